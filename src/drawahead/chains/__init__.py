@@ -1,0 +1,6 @@
+"""What is drawn step by step."""
+
+from drawahead.chains.base import Chain
+from drawahead.chains.tokens import TokenChain
+
+__all__ = ["Chain", "TokenChain"]

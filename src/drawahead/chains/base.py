@@ -1,0 +1,143 @@
+"""What a sampler sees of a chain: paths under way, questions about them, answers as one-step laws."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from drawahead.laws import Law
+from drawahead.randomness import Stream
+from drawahead.rounds import Query
+
+
+@dataclass
+class Tally:
+    """What the samplers of one run have done so far; the report is made from it."""
+
+    committed: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    candidates: int = 0
+
+
+class Answer(Protocol):
+    """The laws a round found along each path."""
+
+    @property
+    def target(self) -> Law:
+        """Column i: the law of the step at depth first + i, given the path up to it. (rows, most conditionings)."""
+
+    def after(self, depth: Tensor, width: Tensor) -> Law:
+        """Drafts for the `width` (rows,) steps that follow the step at index `depth` (rows,) of the asked ones, made
+        from the answer at that index. (rows, max width)."""
+
+
+class Paths(abc.ABC):
+    """A batch of samples under way. Rows leave as they finish; `rows` below is the number still live.
+
+    Control lives on the CPU (`sample`, `position`, `length`), values and noise on the oracle's device.
+    """
+
+    sample: Tensor
+    """The number of each row's sample (rows,)."""
+    position: Tensor
+    """How many steps each row has committed (rows,)."""
+    length: Tensor
+    """How many steps each row has in all (rows,)."""
+    stream: Stream
+    """Each row's noise."""
+    tally: Tally
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> torch.device:
+        """Where values and laws live."""
+
+    @property
+    def room(self) -> Tensor:
+        """How many steps may be drafted from here (rows,): a step must follow them that is drawn from its target."""
+        return self.length - self.position - 1
+
+    @property
+    def stretch(self) -> Tensor:
+        """How many steps from here are random, one after another (rows,); 1 where the next one is not."""
+        return self.length - self.position
+
+    def steps(self, width: int) -> Tensor:
+        """The next `width` step numbers of each row, on the device (rows, width)."""
+        return (self.position[:, None] + torch.arange(width)).to(self.device)
+
+    @abc.abstractmethod
+    def no_draft(self) -> Law:
+        """A table of laws with an empty window (rows, 0)."""
+
+    @abc.abstractmethod
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> Query:
+        """Ask about `count` (rows,) consecutive depths of each path, from depth `first` on.
+
+        Depth i is the path after i values of `guess` (rows, w, ...) beyond the committed ones (None: no guess). `reach`
+        (rows, max count) says for how many steps beyond its own each answer must be able to serve as a draft.
+        """
+
+    @abc.abstractmethod
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        """Move each path on by its first `count` (rows,) values."""
+
+    @abc.abstractmethod
+    def branch(self, stream: Stream) -> Self:
+        """An independent copy that draws from another stream."""
+
+    @abc.abstractmethod
+    def select(self, rows: Tensor) -> None:
+        """Keep only these rows."""
+
+    @abc.abstractmethod
+    def result(self, rows: Tensor) -> Tensor:
+        """The finished values of these rows."""
+
+    def __post_init__(self) -> None:
+        self.finished: list[tuple[Tensor, Tensor]] = []
+        self._retire()
+
+    def commit(self, values: Tensor, count: Tensor) -> Tensor:
+        """Advance for good; retire the rows that are complete. -> the rows that go on, as indices into the old ones."""
+        self.advance(values, count)
+        self.tally.committed += int(count.sum())
+        return self._retire()
+
+    def _retire(self) -> Tensor:
+        done = self.position >= self.length
+        live = (~done).nonzero()[:, 0]
+        if len(live) < len(done):
+            rows = done.nonzero()[:, 0]
+            self.finished.append((self.sample[rows], self.result(rows.to(self.device))))
+            self.select(live)
+        return live
+
+
+class Chain(abc.ABC):
+    """Something drawn step by step, each step from a one-step law given the steps before."""
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> int:
+        """N: the most steps a sample takes."""
+
+    @abc.abstractmethod
+    def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:
+        """Fresh paths for the samples with these numbers."""
+
+    @abc.abstractmethod
+    def check(self, num_samples: int) -> None:
+        """Refuse, before anything is drawn, a number of samples this chain cannot give."""
+
+    @abc.abstractmethod
+    def empty(self, num_samples: int) -> Tensor:
+        """Room for the values of so many samples, on the CPU."""

@@ -1,0 +1,183 @@
+"""Any-order token chains: step k draws the token at position sigma(k), given the tokens before it in the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.token_queries import TokenQuery
+from drawahead.errors import InputError
+from drawahead.laws import Categorical
+from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
+from drawahead.randomness import Purpose, Stream
+
+@final
+@dataclass(eq=False)
+class TokenPaths(Paths):
+    """Token samples under way."""
+
+    oracle: TokenOracle
+    sample: Tensor
+    position: Tensor
+    length: Tensor
+    stream: Stream
+    tally: Tally
+    tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
+    order: Tensor
+    rank: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        return self.tokens.device
+
+    def no_draft(self) -> Categorical:
+        return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
+
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> TokenQuery:
+        row = torch.repeat_interleave(torch.arange(len(self)), count)
+        depth = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        prefix = self.position[row] + first + depth
+        reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
+        tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
+        return TokenQuery(self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches)
+
+    def _filled(self, values: Tensor, count: Tensor) -> Tensor:
+        """The tokens with each row's first `count` values written after the committed ones."""
+        width = values.shape[1]
+        count = torch.minimum(count, self.length - self.position)
+        step = self.steps(width).clamp_(max=self.order.shape[1] - 1)
+        at = self.order.gather(1, step)
+        used = (torch.arange(width) < count[:, None]).to(self.device)
+        # Unused columns may point at a used position: write what is there to a spare column instead.
+        spare = self.tokens.shape[1]
+        padded = torch.cat([self.tokens, self.tokens[:, :1]], dim=1)
+        return padded.scatter_(1, torch.where(used, at, spare), values)[:, :spare]
+
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        self.tokens = self._filled(values, count)
+        self.position = self.position + count
+
+    def branch(self, stream: Stream) -> TokenPaths:
+        return replace(self, stream=stream)
+
+    def select(self, rows: Tensor) -> None:
+        self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
+        rows = rows.to(self.device)
+        self.tokens, self.order, self.rank = self.tokens[rows], self.order[rows], self.rank[rows]
+        self.stream = self.stream[rows]
+
+    def result(self, rows: Tensor) -> Tensor:
+        return self.tokens[rows].cpu()
+
+
+Order = Tensor | Sequence[int] | None
+
+
+@final
+class TokenChain(Chain):
+    """Draws sequences of [q]^n from an any-order oracle.
+
+    `oracle` is a `TokenOracle`, or a callable `tokens (m, n) -> log-probability rows (m, n, q)` with `length` and
+    `vocab_size` given. `order` is None (a uniformly random order for each sample, which is what makes speculation
+    work), or a permutation (n,), or one for each sample (num_samples, n). `evidence` is a sequence (n,), or one for
+    each sample, in which known positions hold their token and all others `HIDDEN`: known positions are never drawn.
+    """
+
+    def __init__(
+        self,
+        oracle: TokenOracle | Callable[[Tensor], Tensor],
+        *,
+        length: int | None = None,
+        vocab_size: int | None = None,
+        order: Order = None,
+        evidence: Any = None,
+    ) -> None:
+        if not isinstance(oracle, TokenOracle):
+            if not callable(oracle):
+                raise InputError(f"an oracle must be a TokenOracle or a callable, not {type(oracle).__name__}")
+            if length is None or vocab_size is None:
+                raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
+            oracle = FunctionOracle(oracle, length, vocab_size)
+        if oracle.length < 1:
+            raise InputError("the oracle's length must be at least 1: an empty sequence has nothing to draw")
+        self.oracle = oracle
+        self.order = None if order is None else self._checked_order(order)
+        self.evidence = None if evidence is None else self._checked_evidence(evidence)
+
+    @property
+    def steps(self) -> int:
+        n = self.oracle.length
+        return n if self.evidence is None else int((self.evidence == HIDDEN).sum(-1).max())
+
+    def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
+        n, device = self.oracle.length, self.oracle.device
+        rows = len(samples)
+        stream = Stream.of_samples(seed, samples.to(device))
+        if self.order is None:
+            key = stream.uniform(Purpose.ORDER, torch.arange(n, device=device).expand(rows, n))
+        else:
+            order = self.order if self.order.dim() == 1 else self.order[samples]
+            key = order.argsort(-1).expand(rows, n).to(device, torch.float64)
+        tokens = torch.zeros(rows, n, dtype=torch.int64, device=device)
+        length = torch.full((rows,), n)
+        if self.evidence is not None:
+            evidence = (self.evidence if self.evidence.dim() == 1 else self.evidence[samples]).expand(rows, n)
+            length = (evidence == HIDDEN).sum(-1)
+            evidence = evidence.to(device)
+            known = evidence != HIDDEN
+            tokens = torch.where(known, evidence, 0)
+            key = torch.where(known, torch.inf, key)
+        order = key.argsort(dim=-1, stable=True)
+        rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=device).expand(rows, n))
+        rank = torch.where(rank < length.to(device)[:, None], rank, -1)
+        return TokenPaths(
+            self.oracle, samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally, tokens, order, rank
+        )
+
+    def check(self, num_samples: int) -> None:
+        for name in ("order", "evidence"):
+            given = getattr(self, name)
+            if given is not None and given.dim() == 2 and len(given) < num_samples:
+                raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
+
+    def empty(self, num_samples: int) -> Tensor:
+        return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)
+
+    def _checked_order(self, order: Tensor | Sequence[int]) -> Tensor:
+        given = self._integers("order", order)
+        if not bool((given.sort(-1).values == torch.arange(self.oracle.length)).all()):
+            raise InputError(f"order must be a permutation of 0 ... {self.oracle.length - 1} (in every row)")
+        return given
+
+    def _checked_evidence(self, evidence: Any) -> Tensor:
+        given = self._integers("evidence", evidence)
+        q = self.oracle.vocab_size
+        bad = ((given < 0) & (given != HIDDEN)) | (given >= q)
+        if bool(bad.any()):
+            at = tuple(bad.nonzero()[0].tolist())
+            raise InputError(
+                f"evidence{list(at)} is {int(given[at])}: known tokens must be 0 ... {q - 1}, hidden positions {HIDDEN}"
+            )
+        possible = getattr(self.oracle, "possible", None)
+        if possible is not None:
+            rows = possible(given.view(-1, self.oracle.length).to(self.oracle.device)).cpu()
+            if not bool(rows.all()):
+                raise InputError(f"evidence row {int((~rows).nonzero()[0, 0])} has probability zero under the target")
+        return given
+
+    def _integers(self, name: str, value: Any) -> Tensor:
+        try:
+            given = torch.as_tensor(value).cpu()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"{name} must be integers, (n,) or (num_samples, n): {error}") from None
+        n = self.oracle.length
+        if given.is_floating_point() or given.dtype == torch.bool or given.dim() not in (1, 2) or given.shape[-1] != n:
+            raise InputError(
+                f"{name} must be integers of shape ({n},) or (num_samples, {n}), not {given.dtype} {tuple(given.shape)}"
+            )
+        return given.to(torch.int64)

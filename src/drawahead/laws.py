@@ -1,0 +1,104 @@
+"""One-step laws: what a step of a chain is drawn from, for a batch of rows by a window of steps.
+
+Each law class knows the same few operations, and the samplers use nothing else: draw from noise, the log ratio of
+target to draft, the residual (weight * target - draft)_+, and a coupling of target and draft on the same noise.
+The class of `self` and of `draft` is always the same.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from drawahead.randomness import Purpose, Stream
+
+
+class Law(abc.ABC):
+    """A (rows, window) table of one-step laws. `noise` always comes from `self.noise`."""
+
+    @abc.abstractmethod
+    def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
+        """The noise that `draw` needs at these addresses; `step` is (rows, window)."""
+
+    @abc.abstractmethod
+    def draw(self, noise: Tensor) -> Tensor:
+        """A value of each law, a deterministic function of its noise."""
+
+    @abc.abstractmethod
+    def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
+        """log(self / draft) at `value` -> (rows, window)."""
+
+    @abc.abstractmethod
+    def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
+        """The mass of (weight * self - draft)_+ -> (rows, window)."""
+
+    @abc.abstractmethod
+    def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
+        """A value of the normalised (weight * self - draft)_+. Where that mass is zero, a value of self."""
+
+    @abc.abstractmethod
+    def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """A value with law self made from the noise that gave `guess = draft.draw(noise)`; and where both agree."""
+
+    @abc.abstractmethod
+    def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
+        """The laws at (row, column) index tensors, which broadcast to the shape wanted."""
+
+    @abc.abstractmethod
+    def join(self, other: Self) -> Self:
+        """Both tables side by side along the window."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(rows, window)."""
+
+
+@final
+@dataclass(frozen=True)
+class Categorical(Law):
+    """Laws on tokens, as float64 log-probabilities (rows, window, q); values are int64 (rows, window)."""
+
+    log_probs: Tensor
+
+    def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
+        uniform = stream.uniform(purpose, step, attempt, size=self.log_probs.shape[-1])
+        return uniform.log_().neg_().log_().neg_()  # Gumbel
+
+    def draw(self, noise: Tensor) -> Tensor:
+        return (self.log_probs + noise).argmax(-1)
+
+    def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
+        index = value[..., None]
+        target, proposed = (law.log_probs.gather(-1, index)[..., 0] for law in (self, draft))
+        # Two impossible values agree; this only arises in the unused part of a ragged window.
+        return torch.where(target == proposed, 0.0, target - proposed)
+
+    def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
+        return self._residual(draft, log_weight).sum(-1)
+
+    def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
+        residual = self._residual(draft, log_weight)
+        empty = residual.sum(-1, keepdim=True) <= 0
+        return Categorical(torch.where(empty, self.log_probs, residual.log())).draw(noise)
+
+    def _residual(self, draft: Self, log_weight: Tensor) -> Tensor:
+        return ((self.log_probs + log_weight[..., None]).exp() - draft.log_probs.exp()).clamp_(min=0)
+
+    def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        value = self.draw(noise)
+        return value, value == guess
+
+    def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
+        return type(self)(self.log_probs[index])
+
+    def join(self, other: Self) -> Self:
+        return type(self)(torch.cat([self.log_probs, other.log_probs], dim=1))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.log_probs.shape[0], self.log_probs.shape[1]

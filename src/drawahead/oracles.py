@@ -1,0 +1,120 @@
+"""The token oracle: what a model must answer, once, for every sampler.
+
+A *query* is one conditioning: a sequence with some positions known. Its answer is the row of log-probabilities of
+hidden positions. The contract is stated here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import AnswerError, InputError
+
+HIDDEN = -1
+"""The token that marks a hidden position in a sequence."""
+
+
+class TokenOracle(abc.ABC):
+    """Conditional marginals of a law on [q]^n: mu(X_i = . | X_S = x_S) for every hidden i.
+
+    Only `rows` must be written. `rows_at` and `chain_rows` are faster doors to the same answers; a class that
+    overrides one promises the same numbers as the default gives.
+    """
+
+    length: int
+    """n, the number of positions."""
+    vocab_size: int
+    """q, the number of tokens; tokens are 0 ... q-1."""
+    device: torch.device = torch.device("cpu")
+    """Where the oracle wants its tokens."""
+    one_pass: bool = False
+    """True when `chain_rows` costs about one sequence however many prefixes of it are asked."""
+
+    @abc.abstractmethod
+    def rows(self, tokens: Tensor) -> Tensor:
+        """Log-probability rows for `tokens` (m, n), hidden positions holding `HIDDEN` -> (m, n, q).
+
+        Rows of known positions are never read. Rows must be normalised; any float dtype will do.
+        """
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        """Only the rows of the listed cells: (p,) pairs of a sequence's index in `tokens` and a position -> (p, q)."""
+        return _checked(self.rows(tokens), tokens, self.vocab_size)[context, position]
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        """Rows along a path, for oracles that can share work between its prefixes.
+
+        `tokens` (r, n) holds complete guesses and `rank` (r, n) the step at which each position is drawn (-1:
+        evidence). Cell c asks for the row of position[c] in sequence row[c] given the positions of rank below
+        prefix[c]. The (p,) cells come sorted by row, then by prefix. -> (p, q).
+        """
+        pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
+        return self.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
+
+
+def reveal(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor) -> Tensor:
+    """The masked sequences (m, n) in which sequence row[i] shows only its positions of rank below prefix[i]."""
+    return torch.where(rank[row] < prefix[:, None], tokens[row], HIDDEN)
+
+
+@final
+class FunctionOracle(TokenOracle):
+    """A plain callable `tokens (m, n) -> log-probability rows (m, n, q)` as an oracle."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], length: int, vocab_size: int) -> None:
+        if length < 1 or vocab_size < 1:
+            raise InputError(f"length and vocab_size must be at least 1, not {length} and {vocab_size}")
+        self.function = function
+        self.length = length
+        self.vocab_size = vocab_size
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return self.function(tokens)
+
+
+@final
+class CountingOracle(TokenOracle):
+    """Wraps an oracle and counts what it is really asked: `calls`, and `queries` (distinct conditionings).
+
+    It shows the engine's own count is honest; the answers pass through untouched.
+    """
+
+    def __init__(self, oracle: TokenOracle) -> None:
+        self.oracle = oracle
+        self.length = oracle.length
+        self.vocab_size = oracle.vocab_size
+        self.device = oracle.device
+        self.one_pass = oracle.one_pass
+        self.calls = 0
+        self.queries = 0
+        self.passes = 0
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        self._count(len(tokens), len(tokens))
+        return self.oracle.rows(tokens)
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        self._count(len(tokens), len(tokens))
+        return self.oracle.rows_at(tokens, context, position)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        self._count(len(torch.unique_consecutive(torch.stack([row, prefix]), dim=1)[0]), len(tokens))
+        return self.oracle.chain_rows(tokens, rank, row, prefix, position)
+
+    def _count(self, queries: int, passes: int) -> None:
+        self.calls += 1
+        self.queries += queries
+        self.passes += passes
+
+
+def _checked(rows: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:
+    expected = (*tokens.shape, vocab_size)
+    if not isinstance(rows, Tensor) or rows.shape != expected:
+        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise AnswerError(f"the oracle must answer rows of shape {expected} (sequences, length, vocabulary), not {got}")
+    return rows

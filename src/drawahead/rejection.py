@@ -1,0 +1,79 @@
+"""The building block under every sampler here: draw from a target law through a draft of it.
+
+Both functions work on tables of one-step laws (see `laws`) and draw one value for every cell. They are the rejection
+samplers with which the paper (arXiv 2511.07869) begins; mu is the target, nu the draft.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.laws import Law
+from drawahead.randomness import Purpose, Stream
+
+L = TypeVar("L", bound=Law)
+
+
+class Rejection(NamedTuple):
+    """Values with the target's law, and how many draws beyond the first each one took."""
+
+    values: Tensor
+    tries: Tensor
+
+
+def rejection(target: L, draft: L, bound: float, *, seed: int = 0) -> Rejection:
+    """Draw x ~ nu until one is accepted, with probability mu(x) / (bound nu(x)). Needs mu <= bound nu everywhere.
+
+    Takes `bound` draws on average. Raises InputError when a drawn value shows that the bound does not hold.
+    """
+    stream, step = _addresses(target, seed)
+    values, tries, open_ = None, torch.zeros(target.shape, dtype=torch.int64), torch.ones(target.shape, dtype=torch.bool)
+    for attempt in range(2**31):
+        x = draft.draw(draft.noise(stream, Purpose.VALUE, step, attempt))
+        log_ratio = target.log_ratio(draft, x) - math.log(bound)
+        if bool((log_ratio[open_] > 1e-9).any()):
+            raise InputError(f"the target exceeds bound={bound} times the draft; use speculative_rejection instead")
+        accepted = open_ & (stream.uniform(Purpose.ACCEPT, step, attempt).log() <= log_ratio)
+        values = x if values is None else _put(values, x, accepted)
+        open_ = open_ & ~accepted
+        if not bool(open_.any()):
+            break
+        tries += open_
+    assert values is not None
+    return Rejection(values, tries)
+
+
+def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
+    """Draw x ~ nu and accept it with probability min(1, mu(x) / nu(x)); if it is rejected, draw y ~ mu until one is
+    accepted with probability max(0, 1 - nu(y) / mu(y)). No bound on mu / nu is needed.
+
+    x is rejected with probability TV(mu, nu), and then 1 / TV draws of y are needed on average: two in all, but with
+    a heavy tail. It pays where x is cheap, y is dear and the two laws are close: that is what the samplers arrange.
+    """
+    stream, step = _addresses(target, seed)
+    values = draft.draw(draft.noise(stream, Purpose.VALUE, step))
+    open_ = stream.uniform(Purpose.ACCEPT, step).log() > target.log_ratio(draft, values)
+    tries = torch.zeros(target.shape, dtype=torch.int64)
+    attempt = 0
+    while bool(open_.any()):
+        attempt += 1
+        tries += open_
+        y = target.draw(target.noise(stream, Purpose.VALUE, step, attempt))
+        chance = -torch.expm1(-target.log_ratio(draft, y))
+        accepted = open_ & (stream.uniform(Purpose.ACCEPT, step, attempt) < chance)
+        values, open_ = _put(values, y, accepted), open_ & ~accepted
+    return Rejection(values, tries)
+
+
+def _addresses(law: Law, seed: int) -> tuple[Stream, Tensor]:
+    rows, window = law.shape
+    return Stream.of_samples(seed, torch.arange(rows)), torch.arange(window).expand(rows, window)
+
+
+def _put(old: Tensor, new: Tensor, where: Tensor) -> Tensor:
+    return torch.where(where.view(*where.shape, *(1,) * (old.dim() - where.dim())), new, old)

@@ -1,0 +1,28 @@
+"""Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
+
+from drawahead.errors import InputError
+from drawahead.samplers.base import Guarantee, Sampler
+from drawahead.samplers.block import Block
+from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.recursive import Recursive
+from drawahead.samplers.sequential import Sequential
+from drawahead.samplers.stepwise import Stepwise
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled)
+}
+"""Every sampler by name: tests, tables and the command line run over this."""
+
+
+def named(name: str, window: int | None = None) -> Sampler:
+    """The sampler called `name`, with a window if it takes one."""
+    if name not in SAMPLERS:
+        raise InputError(f"there is no sampler {name!r}; the samplers are {', '.join(SAMPLERS)}")
+    if window is None:
+        return SAMPLERS[name]()
+    if "window" not in SAMPLERS[name].__annotations__:
+        raise InputError(f"sampler {name!r} takes no window")
+    return SAMPLERS[name](window=window)  # type: ignore[call-arg]
+
+
+__all__ = ["SAMPLERS", "Block", "Coupled", "Guarantee", "Recursive", "Sampler", "Sequential", "Stepwise", "named"]

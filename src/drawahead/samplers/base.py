@@ -1,0 +1,40 @@
+"""What every sampler is: a frozen value that turns paths into a generator of queries, and states what it guarantees."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.rounds import Thread
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a sampler promises, as data: tests and tables are made from it."""
+
+    exact: bool
+    """Whether the samples have the law of the sequential chain."""
+    rounds: str
+    """A bound on the expected number of rounds for a chain of n steps."""
+    reference: str
+    """Where the method comes from."""
+
+
+class Sampler(abc.ABC):
+    """A frozen description of how to draw. It never calls the model: it yields queries and is sent answers."""
+
+    guarantee: ClassVar[Guarantee]
+
+    @abc.abstractmethod
+    def run(self, paths: Paths) -> Thread:
+        """Bring every row of `paths` to its end."""
+
+    def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
+        """The threads that draw these samples: one for the whole batch, unless a sampler says otherwise."""
+        paths = chain.start(seed, torch.as_tensor(samples), tally)
+        return [(paths, self.run(paths))]

@@ -1,0 +1,64 @@
+"""Fixed-point iteration with noise that persists: Jacobi on tokens, Picard on Gaussian steps, both exact.
+
+Every step's noise is fixed once. A round evaluates the window along the current guesses, commits the part on which
+guess and target agree, corrects the first disagreement, and redraws all later guesses from the new answers with the
+same noise. On tokens this is the universal coupler of Anari, Gao, Rubinstein (AGR24, STOC 2024) run on the whole window: the
+output is the sequential one, token for token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Answer
+from drawahead.laws import Law
+from drawahead.samplers.base import Guarantee
+from drawahead.samplers.window import Window, WindowSampler, leading, like
+
+
+@final
+@dataclass(frozen=True)
+class Coupled(WindowSampler):
+    """Refine a window of guesses until it agrees with its own answers.
+
+    `window` is the number of steps under refinement (None: 4 sqrt(n)).
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        exact=True, rounds="O~(n^(2/3))", reference="coupled fixed-point iteration, after AGR24 and arXiv 2305.16317"
+    )
+    window: int | None = None
+    pipelined: ClassVar[bool] = True  # type: ignore[misc]
+
+    def judge(self, window: Window) -> tuple[Tensor, Tensor]:
+        values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)
+        kept = leading(agrees & window.used)
+        outright = window.target.draw(window.noise)  # for the step after the draft, which has no guess to agree with
+        values = torch.where(like(window.used, values), values, outright[:, :-1])
+        return kept, torch.cat([values, outright[:, -1:]], dim=1)
+
+    def attempt(self, rounds: int) -> int:
+        return 0
+
+    def reach(self, width: Tensor, wish: Tensor) -> Tensor:
+        return torch.where(torch.arange(wish.shape[1]) == width[:, None], wish, 0)  # only the last answer drafts ahead
+
+    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Law:
+        """Each step's newest answer: its own where the window had one, else the window's last."""
+        target = answer.target
+        ahead = answer.after(width, next_width)
+        column = kept[:, None] + 1 + torch.arange(ahead.shape[1])
+        beyond = target.shape[1] + column - width[:, None] - 1
+        column = torch.where(column <= width[:, None], column, beyond).clamp_(max=target.shape[1] + ahead.shape[1] - 1)
+        rows = torch.arange(len(kept))[:, None]
+        return target.join(ahead)[rows, column]
+
+    def first_width(self, steps: int) -> int:
+        return self.window or max(4, round(4 * steps**0.5))
+
+    def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
+        return wish.expand_as(kept)

@@ -1,0 +1,27 @@
+"""Laws with exact oracles."""
+
+from drawahead.targets.chains import MarkovChain
+from drawahead.targets.dense import DenseLogistic
+from drawahead.targets.hard import HardCode
+from drawahead.targets.ising import Ising
+from drawahead.targets.products import MixtureOfProducts, Pairs, Product
+from drawahead.targets.registry import TARGETS, NamedTarget, named
+from drawahead.targets.table import Table
+from drawahead.targets.trees import TreeIsing
+from drawahead.targets.urns import PolyaUrns
+
+__all__ = [
+    "TARGETS",
+    "DenseLogistic",
+    "HardCode",
+    "Ising",
+    "MarkovChain",
+    "MixtureOfProducts",
+    "NamedTarget",
+    "Pairs",
+    "PolyaUrns",
+    "Product",
+    "Table",
+    "TreeIsing",
+    "named",
+]

@@ -1,0 +1,59 @@
+"""A dense weak-coupling logistic model: what a learned masked model looks like to a sampler."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.targets._cells import running, stretches
+from drawahead.targets._checks import count, number, seeded
+
+
+@final
+class DenseLogistic(TokenOracle):
+    """P(X_i = 1 | X_S) = sigmoid(2 beta / sqrt(n) sum_{j in S} J_ij s_j), s = 2x - 1, J symmetric Gaussian.
+
+    J has standard normal entries and a zero diagonal, as in the Sherrington-Kirkpatrick model (1975). It stands
+    for a learned masked model: every token matters a little to every other, and the conditionals are *not* those
+    of any one joint law. "Exact" therefore means the chain-rule law along the drawn order.
+    """
+
+    one_pass = True
+
+    def __init__(self, n: int, beta: float = 1.0, seed: int = 0) -> None:
+        self.length, self.vocab_size = count(n, "n"), 2
+        scale = 2 * number(beta, "beta") / math.sqrt(n)
+        upper = torch.randn(n, n, dtype=torch.float64, generator=seeded(seed)).triu_(1).mul_(scale)
+        self.weights = upper + upper.T
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return _law(_spins(tokens) @ self.weights)
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        spins = _spins(tokens)
+        if len(position) > 4 * len(tokens):  # a matrix product over all positions beats a dot product per cell
+            return _law((spins @ self.weights)[context, position])
+        return _law(torch.einsum("pj,pj->p", spins[context], self.weights[position]))
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        field = torch.empty(len(row), dtype=torch.float64)
+        for part in stretches(tokens, rank, row, prefix, position):
+            base = _spins(part.base) @ self.weights  # (r, n)
+            gained = self.weights[part.asked[:, :, None], part.window[:, None, :]]  # (r, k, w)
+            gained = running(gained.mul_(_spins(part.drawn)[:, None, :]))  # (r, k, w + 1)
+            field[part.cells] = base[part.row, position[part.cells]] + gained[part.row, part.slot, part.depth]
+        return _law(field)
+
+
+def _spins(tokens: Tensor) -> Tensor:
+    """-1 or +1, and 0 where hidden."""
+    return torch.where(tokens == HIDDEN, 0, 2 * tokens - 1).double()
+
+
+def _law(field: Tensor) -> Tensor:
+    return torch.stack([logsigmoid(-field), logsigmoid(field)], dim=-1)

@@ -1,0 +1,58 @@
+"""Every target by name, for the command line, the benchmarks and the conformance tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from drawahead.errors import InputError
+from drawahead.oracles import TokenOracle
+from drawahead.targets.chains import MarkovChain
+from drawahead.targets.dense import DenseLogistic
+from drawahead.targets.hard import HardCode
+from drawahead.targets.ising import Ising
+from drawahead.targets.products import MixtureOfProducts, Pairs, Product
+from drawahead.targets.table import Table
+from drawahead.targets.trees import TreeIsing
+from drawahead.targets.urns import PolyaUrns
+
+
+@dataclass(frozen=True)
+class NamedTarget:
+    """A target that only needs a size."""
+
+    name: str
+    summary: str
+    default_size: int
+    make: Callable[[int], TokenOracle]
+    scalable: bool = True
+    """Whether benchmarks may ask for thousands of positions."""
+
+
+def _sticky(n: int) -> TokenOracle:
+    return MarkovChain(n, [[0.8, 0.15, 0.05], [0.05, 0.8, 0.15], [0.15, 0.05, 0.8]])
+
+
+TARGETS: dict[str, NamedTarget] = {
+    target.name: target
+    for target in (
+        NamedTarget("product", "independent tokens, 4 values", 64, lambda n: Product.random(n, q=4)),
+        NamedTarget("pairs", "uniform on x1 = x2, x3 = x4, ... (size even)", 64, Pairs),
+        NamedTarget("urns", "independent Polya urns on blocks of 16", 64, lambda n: PolyaUrns(n, block=16)),
+        NamedTarget("mixture", "mixture of 4 random product laws", 64, MixtureOfProducts.random),
+        NamedTarget("markov", "stationary 3-state Markov chain", 64, _sticky),
+        NamedTarget("tree", "Ising model on a random tree, coupling 0.5", 64, TreeIsing.random),
+        NamedTarget("ising", "Ising model on a size x size grid, coupling 0.4", 4, lambda n: Ising(n, n), False),
+        NamedTarget("table", "random joint law on binary tokens", 8, Table.random, False),
+        NamedTarget("dense", "dense weak-coupling logistic model, beta 1", 64, DenseLogistic),
+        NamedTarget("hard", "hidden Reed-Solomon blocks, hard for every sampler", 64, HardCode),
+    )
+}
+
+
+def named(name: str, size: int | None = None) -> TokenOracle:
+    """The target called `name`; `size` is its number of positions, except that a grid counts its side."""
+    if name not in TARGETS:
+        raise InputError(f"there is no target {name!r}; the targets are {', '.join(TARGETS)}")
+    target = TARGETS[name]
+    return target.make(target.default_size if size is None else size)
