@@ -34,12 +34,16 @@ class TokenOracle(abc.ABC):
     """Where the oracle wants its tokens."""
     one_pass: bool = False
     """True when `chain_rows` costs about one sequence however many prefixes of it are asked."""
+    rereads: bool = False
+    """True when more rows of a conditioning that was asked before are cheap. Otherwise all rows that may be needed are
+    read at once, which for a network is free and for a formula is not."""
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor) -> Tensor:
         """Log-probability rows for `tokens` (m, n), hidden positions holding `HIDDEN` -> (m, n, q).
 
-        Rows of known positions are never read. Rows must be normalised; any float dtype will do.
+        Rows of known positions are never read. Rows must be normalised; any float dtype will do. A guess may show a
+        sequence of probability zero: there any normalised rows will do, but not NaN.
         """
 
     def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
@@ -55,6 +59,13 @@ class TokenOracle(abc.ABC):
         """
         pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
         return self.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
+
+    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        """More rows of conditionings that `chain_rows` or `rows_at` has answered before; arguments of `chain_rows`.
+
+        An answer is the law of every hidden position; which of its rows are read, and when, is not a new query.
+        """
+        return self.chain_rows(tokens, rank, row, prefix, position)
 
 
 def reveal(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor) -> Tensor:
@@ -90,6 +101,7 @@ class CountingOracle(TokenOracle):
         self.vocab_size = oracle.vocab_size
         self.device = oracle.device
         self.one_pass = oracle.one_pass
+        self.rereads = oracle.rereads
         self.calls = 0
         self.queries = 0
         self.passes = 0
@@ -105,6 +117,9 @@ class CountingOracle(TokenOracle):
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         self._count(len(torch.unique_consecutive(torch.stack([row, prefix]), dim=1)[0]), len(tokens))
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
+
+    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        return self.oracle.reread(tokens, rank, row, prefix, position)
 
     def _count(self, queries: int, passes: int) -> None:
         self.calls += 1

@@ -12,14 +12,20 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
-_CHUNK = 1 << 18  # blocks worked on at a time: the temporaries stay in cache
+# Block counts up to which plain integers, and then numpy, are quicker than torch; and how many torch takes at a time
+# on a CPU, so that its temporaries stay in cache. None of them changes a number.
+_FEW = 8
+_SMALL = 1 << 13
+_CHUNK = 1 << 16
 
 
 class Purpose(enum.IntEnum):
@@ -34,13 +40,13 @@ class Purpose(enum.IntEnum):
     START = 6
 
 
-def philox(key: Tensor, counter: tuple[Tensor | int, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four 32-bit words (as int64) for each counter; `key` (..., 2) and the four counter words broadcast together."""
-    k0, k1 = key[..., 0], key[..., 1]
-    words = torch.broadcast_tensors(*(torch.as_tensor(c, device=key.device) for c in counter), k0)[:4]
-    c0, c1, c2, c3 = (word & _MASK for word in words)
+def philox(k0: Any, k1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> tuple[Any, Any, Any, Any]:
+    """Four 32-bit words for each key (k0, k1) and counter (c0 ... c3), which broadcast together.
+
+    Operators only, so that torch tensors, numpy arrays (int64) and Python integers all serve. A 64-bit product wraps
+    around in int64; the masks recover both unsigned halves.
+    """
     for _ in range(10):
-        # The 64-bit products wrap around in int64; the masks recover both unsigned halves.
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         c0, c2 = ((p1 >> 32) & _MASK) ^ c1 ^ k0, ((p0 >> 32) & _MASK) ^ c3 ^ k1
         c1, c3 = p1 & _MASK, p0 & _MASK
@@ -48,9 +54,12 @@ def philox(key: Tensor, counter: tuple[Tensor | int, ...]) -> tuple[Tensor, Tens
     return c0, c1, c2, c3
 
 
-def _unit(high: Tensor, low: Tensor) -> Tensor:
-    """A uniform in the open interval (0, 1) from two 32-bit words, with 52 random bits."""
-    return ((high >> 6) * 67108864.0 + (low >> 6) + 0.5) * 2.0**-52
+def _unit(high: Any, low: Any) -> Any:
+    """A float64 uniform in the open interval (0, 1) from two 32-bit words, with 52 random bits."""
+    bits = ((high >> 6) << 26) | (low >> 6)
+    if isinstance(bits, Tensor):
+        bits = bits.double()  # torch would make it float32
+    return (bits + 0.5) * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -62,14 +71,16 @@ class Stream:
     @staticmethod
     def of_samples(seed: int, samples: Tensor) -> Stream:
         """The streams of the samples with these numbers (rows,), under one seed."""
-        key = torch.tensor([seed & _MASK, (seed >> 32) & _MASK], device=samples.device)
-        words = philox(key, (samples, samples >> 32, 0, int(Purpose.SAMPLE)))
-        return Stream(torch.stack(words[:2], dim=-1))
+        counter = (samples & _MASK, (samples >> 32) & _MASK, 0, int(Purpose.SAMPLE))
+        return Stream(torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1))
 
     def child(self, index: int, step: int) -> Stream:
         """An independent stream for candidate `index` of the segment that starts at `step`."""
-        words = philox(self.keys, (index, step, index >> 32, int(Purpose.CHILD)))
-        return Stream(torch.stack(words[:2], dim=-1))
+        counter = (index & _MASK, step, index >> 32, int(Purpose.CHILD))
+        if len(self.keys) == 1:  # plain integers are quickest
+            k0, k1 = self.keys[0].tolist()
+            return Stream(self.keys.new_tensor([philox(k0, k1, *counter)[:2]]))
+        return Stream(torch.stack(philox(self.keys[:, 0], self.keys[:, 1], *counter)[:2], dim=-1))
 
     def __getitem__(self, rows: Tensor) -> Stream:
         return Stream(self.keys[rows])
@@ -86,20 +97,37 @@ class Stream:
         return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :size]
 
     def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
-        attempts = torch.as_tensor(attempt, device=step.device).expand(step.shape[:1])
-        blocks = torch.arange((size + 1) // 2, device=step.device)
-        extra = (1,) * (step.dim() - 1)
-        keys, attempts = self.keys.view(-1, *extra, 2), attempts.view(-1, *extra)
-        shape = step.shape
-        keys = keys.expand(*shape, 2).reshape(-1, 1, 2)
-        steps, attempts = step.reshape(-1, 1), attempts.expand(shape).reshape(-1, 1)
-        out = torch.empty(len(steps), len(blocks), 2, dtype=torch.float64, device=step.device)
-        rows = max(1, _CHUNK // max(1, len(blocks)))
-        for lo in range(0, len(steps), rows):
-            part = slice(lo, lo + rows)
-            w0, w1, w2, w3 = philox(keys[part], (blocks, steps[part], attempts[part], int(purpose)))
-            out[part, :, 0], out[part, :, 1] = _unit(w0, w1), _unit(w2, w3)
-        return out.view(*shape, 2 * len(blocks))[..., :size]
+        width = (size + 1) // 2  # two uniforms from every block of four words
+        blocks = step.numel() * width
+        if len(self.keys) == 1 and blocks <= _FEW:
+            words = self._few(purpose, step, attempt, width)
+        else:
+            words = self._many(purpose, step, attempt, width, numpy=step.device.type == "cpu" and blocks <= _SMALL)
+        return words.view(*step.shape, 2 * width)[..., :size]
+
+    def _few(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, width: int) -> Tensor:
+        (k0, k1), c2 = self.keys[0].tolist(), int(attempt)
+        words = [philox(k0, k1, c0, c1, c2, int(purpose)) for c1 in step.flatten().tolist() for c0 in range(width)]
+        units = [[_unit(w0, w1), _unit(w2, w3)] for w0, w1, w2, w3 in words]
+        return torch.tensor(units, dtype=torch.float64, device=step.device)
+
+    def _many(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, width: int, *, numpy: bool) -> Tensor:
+        per_row = step[:1].numel()
+        rows = torch.arange(len(step), device=step.device).repeat_interleave(per_row) if per_row != 1 else slice(None)
+        keys = self.keys[rows]
+        attempts = attempt[rows] if isinstance(attempt, Tensor) else torch.full_like(keys[:, 0], attempt)
+        columns: list[Any] = [t[:, None] for t in (keys[:, 0], keys[:, 1], step.reshape(-1), attempts)]
+        blocks: Any = torch.arange(width, device=step.device)
+        if numpy:
+            columns, blocks = [column.numpy() for column in columns], blocks.numpy()
+        stride = max(1, _CHUNK // max(1, width)) if step.device.type == "cpu" else step.numel()
+        parts = []
+        for lo in range(0, max(1, step.numel()), max(1, stride)):
+            k0, k1, c1, c2 = (column[lo : lo + stride] for column in columns)
+            w0, w1, w2, w3 = philox(k0, k1, blocks, c1, c2, int(purpose))
+            pair = [_unit(w0, w1), _unit(w2, w3)]
+            parts.append(torch.from_numpy(np.stack(pair, -1)) if numpy else torch.stack(pair, -1))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:

@@ -32,7 +32,11 @@ def rejection(target: L, draft: L, bound: float, *, seed: int = 0) -> Rejection:
     Takes `bound` draws on average. Raises InputError when a drawn value shows that the bound does not hold.
     """
     stream, step = _addresses(target, seed)
-    values, tries, open_ = None, torch.zeros(target.shape, dtype=torch.int64), torch.ones(target.shape, dtype=torch.bool)
+    values, tries, open_ = (
+        None,
+        torch.zeros(target.shape, dtype=torch.int64),
+        torch.ones(target.shape, dtype=torch.bool),
+    )
     for attempt in range(2**31):
         x = draft.draw(draft.noise(stream, Purpose.VALUE, step, attempt))
         log_ratio = target.log_ratio(draft, x) - math.log(bound)

@@ -69,7 +69,7 @@ class Report:
         speedup = self.steps / self.mean_rounds if self.sample_rounds else float("nan")
         lines = [
             f"{self.sampler}: {self.num_samples} samples of {self.steps} steps, {kind}, seed {self.seed}",
-            f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} a sample ({speedup:.1f}x fewer than sequential)",
+            f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} a sample ({speedup:.1f}x fewer)",
             f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} a sample",
             f"  acceptance  {self.acceptance:.1%} of {self.drafted} drafted steps" if self.drafted else "  no drafts",
             f"  seconds     {self.seconds:.3f}, of which oracle {self.oracle_seconds:.3f}",

@@ -106,7 +106,13 @@ class _Run:
     def __init__(
         self, chain: Chain, sampler: Sampler, seed: int, num_samples: int, executor: Executor, max_live: int
     ) -> None:
-        self.chain, self.sampler, self.seed, self.num_samples, self.max_live = chain, sampler, seed, num_samples, max_live
+        self.chain, self.sampler, self.seed, self.num_samples, self.max_live = (
+            chain,
+            sampler,
+            seed,
+            num_samples,
+            max_live,
+        )
         self.executor = _Timed(executor)
         self.engine = Engine(self.executor)
         self.tally = Tally()

@@ -40,7 +40,12 @@ class TokenQuery(Query):
 
     @property
     def cells(self) -> int:
-        return int(self.reach.sum()) + len(self.reach)
+        return int(self._count.sum())
+
+    @property
+    def _count(self) -> Tensor:
+        """Rows read at once from each conditioning (m,)."""
+        return torch.ones_like(self.reach) if self.oracle.rereads else self.reach + 1
 
     @property
     def item_bytes(self) -> int:
@@ -55,49 +60,64 @@ class TokenQuery(Query):
         for query in queries:
             rows.append(query.row + shift)
             shift += len(query.tokens)
-        names = ("sample", "tokens", "order", "rank", "prefix", "reach")
-        merged = {name: torch.cat([getattr(query, name) for query in queries]) for name in names}
-        return replace(queries[0], row=torch.cat(rows), **merged)
+        return replace(
+            queries[0],
+            sample=torch.cat([query.sample for query in queries]),
+            tokens=torch.cat([query.tokens for query in queries]),
+            order=torch.cat([query.order for query in queries]),
+            rank=torch.cat([query.rank for query in queries]),
+            row=torch.cat(rows),
+            prefix=torch.cat([query.prefix for query in queries]),
+            reach=torch.cat([query.reach for query in queries]),
+        )
 
     def evaluate(self, start: int, stop: int) -> Tensor:
-        low = start
+        low, high = start, stop
         if self.oracle.one_pass:  # items are paths: find their conditionings
             start, stop = torch.searchsorted(self.row, torch.tensor([start, stop])).tolist()
-        row, prefix, count = self.row[start:stop], self.prefix[start:stop], self.reach[start:stop] + 1
+        row, prefix, count = self.row[start:stop], self.prefix[start:stop], self._count[start:stop]
         context = torch.repeat_interleave(torch.arange(len(row)), count)  # (cells,)
-        ahead = torch.arange(len(context)) - (count.cumsum(0) - count)[context]
-        step = prefix[context] + ahead
-        device = self.tokens.device
-        rows, prefixes, contexts, steps = (t.to(device) for t in (row, prefix, context, step))
-        position = self.order[rows[contexts], steps]
+        step = prefix[context] + torch.arange(len(context)) - (count.cumsum(0) - count)[context]
+        cell_row, cell_prefix, position = self._cells(row[context], prefix[context], step)
         if self.oracle.one_pass:
-            high = int(row[-1]) + 1
-            answer = self.oracle.chain_rows(
-                self.tokens[low:high], self.rank[low:high], rows[contexts] - low, prefixes[contexts], position
+            rows = self.oracle.chain_rows(
+                self.tokens[low:high], self.rank[low:high], cell_row - low, cell_prefix, position
             )
         else:
-            answer = self.oracle.rows_at(reveal(self.tokens, self.rank, rows, prefixes), contexts, position)
-        return self._normalised(answer, row[context], prefix[context], position)
+            masked = reveal(self.tokens, self.rank, row.to(position.device), prefix.to(position.device))
+            rows = self.oracle.rows_at(masked, context.to(position.device), position)
+        return self._normalised(rows, cell_row, cell_prefix, position)
+
+    def reread(self, row: Tensor, prefix: Tensor, step: Tensor) -> Tensor:
+        """More rows of conditionings already answered; the arguments are (cells,)."""
+        cells = self._cells(row, prefix, step)
+        return self._normalised(self.oracle.reread(self.tokens, self.rank, *cells), *cells)
+
+    def _cells(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, prefix and position of each cell, on the device."""
+        row, prefix, step = (t.to(self.tokens.device) for t in (row, prefix, step))
+        return row, prefix, self.order[row, step]
 
     def _normalised(self, rows: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         expected = (len(position), self.oracle.vocab_size)
         if not isinstance(rows, Tensor) or rows.shape != expected:
             got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-            raise AnswerError(f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}")
+            raise AnswerError(
+                f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
+            )
         total = rows.to(torch.float64).logsumexp(-1)
         bad = ~(total.abs() <= _TOLERANCE.get(rows.dtype, 2e-2))
         if bool(bad.any()):
             c = int(bad.nonzero()[0, 0])
             raise AnswerError(
-                f"the oracle's row for sample {int(self.sample[row[c]])}, step {int(prefix[c])}, position "
+                f"the oracle's row for sample {int(self.sample[int(row[c])])}, step {int(prefix[c])}, position "
                 f"{int(position[c])} is not a law: {_complaint(rows[c])}"
             )
         return rows.to(torch.float64) - total[:, None]
 
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
-        cell = self.reach.cumsum(0) - self.reach + torch.arange(len(self.reach))
-        return TokenAnswer(cells, count, count.cumsum(0) - count, cell, self.reach)
+        return TokenAnswer(self, cells, count, count.cumsum(0) - count)
 
 
 def _complaint(row: Tensor) -> str:
@@ -112,21 +132,36 @@ def _complaint(row: Tensor) -> str:
 @final
 @dataclass(frozen=True, eq=False)
 class TokenAnswer:
-    """Rows along each path, flat. Path r's conditionings start at first[r]; conditioning c's rows at cell[c]."""
+    """Rows along each path. Path r was asked about count[r] conditionings, which start at first[r]."""
 
-    cells: Tensor  # (cells, q)
+    query: TokenQuery
+    rows: Tensor  # (cells, q)
     count: Tensor  # (rows,)
     first: Tensor  # (rows,)
-    cell: Tensor  # (m,)
-    reach: Tensor  # (m,)
 
     @property
     def target(self) -> Categorical:
         index = torch.minimum(torch.arange(int(self.count.max())), self.count[:, None] - 1)
-        return Categorical(self.cells[self.cell[self.first[:, None] + index].to(self.cells.device)])
+        return self._take(self._cell[self.first[:, None] + index])
 
     def after(self, depth: Tensor, width: Tensor) -> Categorical:
         context = self.first + depth
-        ahead = 1 + torch.arange(int(width.max()))
-        index = torch.minimum(ahead, self.reach[context][:, None])
-        return Categorical(self.cells[(self.cell[context][:, None] + index).to(self.cells.device)])
+        # Padding repeats the last step that was in reach.
+        ahead = torch.minimum(1 + torch.arange(int(width.max())), self.query.reach[context][:, None])  # (rows, w)
+        if not self.query.oracle.rereads:
+            return self._take(self._cell[context][:, None] + ahead)
+        if not ahead.numel():
+            return Categorical(self.rows.new_zeros(*ahead.shape, self.rows.shape[-1]))
+        prefix = self.query.prefix[context][:, None].expand_as(ahead)
+        row = torch.arange(len(depth))[:, None].expand_as(ahead)
+        rows = self.query.reread(row.reshape(-1), prefix.reshape(-1), (prefix + ahead).reshape(-1))
+        return Categorical(rows.view(*ahead.shape, self.rows.shape[-1]))
+
+    @property
+    def _cell(self) -> Tensor:
+        """Where the rows of each conditioning start (m,)."""
+        count = self.query._count
+        return count.cumsum(0) - count
+
+    def _take(self, cell: Tensor) -> Categorical:
+        return Categorical(self.rows[cell.to(self.rows.device)])

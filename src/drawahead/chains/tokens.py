@@ -16,6 +16,7 @@ from drawahead.laws import Categorical
 from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
 
+
 @final
 @dataclass(eq=False)
 class TokenPaths(Paths):

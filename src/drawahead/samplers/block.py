@@ -37,7 +37,7 @@ class Block(WindowSampler):
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         target, draft = window.verified, window.draft
-        rows, width = draft.shape
+        width = draft.shape[1]
         log_ratio = torch.where(window.used, target.log_ratio(draft, window.guess), 0.0)
         # p_i = min(1, p_{i-1} ratio_i), a walk reflected at one: log p_i = sum_i - max(0, sum_1, ..., sum_i).
         total = torch.nn.functional.pad(log_ratio.cumsum(1), (1, 0))  # (rows, w + 1), from p_0 = 1

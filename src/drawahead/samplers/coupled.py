@@ -2,8 +2,8 @@
 
 Every step's noise is fixed once. A round evaluates the window along the current guesses, commits the part on which
 guess and target agree, corrects the first disagreement, and redraws all later guesses from the new answers with the
-same noise. On tokens this is the universal coupler of Anari, Gao, Rubinstein (AGR24, STOC 2024) run on the whole window: the
-output is the sequential one, token for token.
+same noise. On tokens this is the universal coupler of "Parallel sampling via counting" (Anari, Gao, Rubinstein, STOC
+2024) run on the whole window: the output is the sequential one, token for token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Coupled(WindowSampler):
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
-        exact=True, rounds="O~(n^(2/3))", reference="coupled fixed-point iteration, after AGR24 and arXiv 2305.16317"
+        exact=True, rounds="O~(n^(2/3))", reference="parallel sampling via counting, STOC 2024"
     )
     window: int | None = None
     pipelined: ClassVar[bool] = True  # type: ignore[misc]

@@ -35,8 +35,8 @@ class Stretch:
     The evidence of cell c is `base[row[c]]` and the first `depth[c]` entries of `window[row[c]]`.
     """
 
-    cells: slice
-    """Which cells of the call these are."""
+    cells: Tensor
+    """(p,) which cells of the call these are."""
     base: Tensor
     """(r, n) tokens as known at the smallest prefix asked of the sequence, HIDDEN elsewhere."""
     window: Tensor
@@ -52,40 +52,47 @@ class Stretch:
 
 
 def stretches(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Iterator[Stretch]:
-    """Cut a `chain_rows` call (same arguments) into stretches of bounded size."""
+    """Cut a `chain_rows` call (same arguments) into stretches of bounded size, like widths together."""
     r, n = tokens.shape
     first = torch.full((r,), n).scatter_reduce(0, row, prefix, "amin")
     last = torch.zeros(r, dtype=torch.long).scatter_reduce(0, row, prefix, "amax")
     is_asked = torch.zeros(r, n, dtype=torch.bool)
     is_asked[row, position] = True
     place = is_asked.cumsum(1) - 1  # (r, n)
-    width = max(0, int((last - first).max())) if r else 0
-    reach = int(is_asked.sum(1).max()) if r else 0
-    size = max(1, STRETCH_ELEMENTS // max(1, width * reach))
-    for start in range(0, r, size):
-        some = slice(start, min(start + size, r))
-        cells = slice(*torch.searchsorted(row, torch.tensor([some.start, some.stop])).tolist())
-        own, low = row[cells] - start, first[some, None]
-        in_window = (rank[some] >= low) & (rank[some] < last[some, None])
-        i, j = in_window.nonzero(as_tuple=True)
-        step = (rank[some] - low)[i, j]
-        window = torch.zeros(len(in_window), width, dtype=torch.long)
+    width, reach = (last - first).clamp_(min=0), is_asked.sum(1)
+    by_width = width.argsort(descending=True)
+    place_in = torch.empty_like(by_width).scatter_(0, by_width, torch.arange(r))[row]  # of each cell's sequence
+    start = 0
+    while start < r:
+        widest = int(width[by_width[start]])
+        size = max(1, STRETCH_ELEMENTS // max(1, widest * int(reach[by_width[start:]].max())))
+        # Padding to the widest costs its square: leave the much narrower ones for the next stretch.
+        size = min(size, max(1, int((width[by_width[start:]] * 5 >= widest * 4).sum())))
+        some = by_width[start : start + size]
+        cells = ((place_in >= start) & (place_in < start + size)).nonzero()[:, 0]
+        own, low, high = place_in[cells] - start, first[some, None], last[some, None]
+        ranks, known = rank[some], tokens[some]
+        i, j = ((ranks >= low) & (ranks < high)).nonzero(as_tuple=True)
+        step = (ranks - low)[i, j]
+        window = torch.zeros(len(some), widest, dtype=torch.long)
         window[i, step] = j
         drawn = torch.full_like(window, -1)
-        drawn[i, step] = tokens[some][i, j]
-        asked = torch.zeros(len(in_window), reach, dtype=torch.long)
+        drawn[i, step] = known[i, j]
+        places = place[some]
+        asked = torch.zeros(len(some), int(reach[some].max()), dtype=torch.long)
         i, j = is_asked[some].nonzero(as_tuple=True)
-        asked[i, place[some][i, j]] = j
+        asked[i, places[i, j]] = j
         yield Stretch(
             cells=cells,
-            base=torch.where(rank[some] < low, tokens[some], -1),
+            base=torch.where(ranks < low, known, -1),
             window=window,
             drawn=drawn,
             asked=asked,
             row=own,
-            slot=place[some][own, position[cells]],
+            slot=places[own, position[cells]],
             depth=prefix[cells] - low[own, 0],
         )
+        start += size
 
 
 def running(increments: Tensor) -> Tensor:

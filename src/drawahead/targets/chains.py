@@ -21,6 +21,8 @@ class MarkovChain(TokenOracle):
     P(X_i = v | X_S) is proportional to T^(i-l)[x_l, v] T^(r-i)[v, x_r].
     """
 
+    rereads = True
+
     def __init__(self, n: int, transition: Array, initial: Array | None = None) -> None:
         step = laws(transition, "transition", ("q", "q"))
         if step.shape[0] != step.shape[1]:

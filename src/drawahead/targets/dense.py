@@ -24,6 +24,7 @@ class DenseLogistic(TokenOracle):
     """
 
     one_pass = True
+    rereads = True
 
     def __init__(self, n: int, beta: float = 1.0, seed: int = 0) -> None:
         self.length, self.vocab_size = count(n, "n"), 2
@@ -45,8 +46,14 @@ class DenseLogistic(TokenOracle):
         for part in stretches(tokens, rank, row, prefix, position):
             base = _spins(part.base) @ self.weights  # (r, n)
             gained = self.weights[part.asked[:, :, None], part.window[:, None, :]]  # (r, k, w)
-            gained = running(gained.mul_(_spins(part.drawn)[:, None, :]))  # (r, k, w + 1)
-            field[part.cells] = base[part.row, position[part.cells]] + gained[part.row, part.slot, part.depth]
+            drawn = _spins(part.drawn)
+            depth = torch.zeros_like(part.asked).index_put_((part.row, part.slot), part.depth)
+            if bool((depth[part.row, part.slot] == part.depth).all()):  # every position at one prefix only
+                gained.masked_fill_(torch.arange(gained.shape[2]) >= depth[:, :, None], 0)
+                more = torch.bmm(gained, drawn[:, :, None])[part.row, part.slot, 0]
+            else:
+                more = running(gained.mul_(drawn[:, None, :]))[part.row, part.slot, part.depth]
+            field[part.cells] = base[part.row, position[part.cells]] + more
         return _law(field)
 
 

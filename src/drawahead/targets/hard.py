@@ -27,6 +27,8 @@ class HardCode(TokenOracle):
     `sizes` and `thresholds` (the k, 1 <= k <= size) set the blocks explicitly, for small instances.
     """
 
+    rereads = True
+
     def __init__(
         self, n: int, seed: int = 0, *, sizes: Sequence[int] | None = None, thresholds: Sequence[int] | None = None
     ) -> None:

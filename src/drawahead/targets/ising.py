@@ -26,6 +26,8 @@ class Ising(TokenOracle):
     of its state. Messages are logarithms: neither large couplings nor long grids underflow.
     """
 
+    rereads = True
+
     def __init__(self, rows: int, cols: int, coupling: float = 0.4, field: float = 0.0) -> None:
         self.width = min(count(rows, "rows"), count(cols, "cols"))
         if self.width > MAX_WIDTH:

@@ -18,6 +18,7 @@ class Product(TokenOracle):
     """Independent positions: P(x) = prod_i probs[i, x_i]. Every draft is right, so it needs one round."""
 
     one_pass = True
+    rereads = True
 
     def __init__(self, probs: Array) -> None:
         self.log_probs = laws(probs, "probs", ("n", "q")).log()
@@ -45,9 +46,10 @@ class Product(TokenOracle):
 
 @final
 class Pairs(TokenOracle):
-    """Uniform on {x_1 = x_2, x_3 = x_4, ...}: the example on which a fixed order fails (METHOD, section 1)."""
+    """Uniform on {x_1 = x_2, x_3 = x_4, ...}: the example on which a fixed order fails."""
 
     one_pass = True
+    rereads = True
 
     def __init__(self, n: int, q: int = 2) -> None:
         if count(n, "n") % 2:
@@ -76,6 +78,7 @@ class MixtureOfProducts(TokenOracle):
     """P(x) = sum_c weights[c] prod_i probs[c, i, x_i]: rows average the components under their posterior."""
 
     one_pass = True
+    rereads = True
 
     def __init__(self, weights: Array, probs: Array) -> None:
         self.log_weights = laws(weights, "weights", ("c",)).log()

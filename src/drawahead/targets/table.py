@@ -18,6 +18,8 @@ MAX_ATOMS = 1 << 16
 class Table(TokenOracle):
     """P(x) = probs[x_1, ..., x_n], a tensor of shape (q, ..., q) with at most 2^16 atoms."""
 
+    rereads = True
+
     def __init__(self, probs: Array) -> None:
         given = array(probs, "probs")
         if given.ndim == 0 or len(set(given.shape)) != 1:

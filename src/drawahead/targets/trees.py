@@ -23,6 +23,8 @@ class TreeIsing(TokenOracle):
     end of an edge exerts on the other; all messages of a depth are computed together.
     """
 
+    rereads = True
+
     def __init__(self, parents: Sequence[int], coupling: Array = 0.5, field: Array = 0.0) -> None:
         n = count(len(parents), "the length of parents")
         if any(not -1 <= parent < i for i, parent in enumerate(parents)):

@@ -22,6 +22,7 @@ class PolyaUrns(TokenOracle):
     """
 
     one_pass = True
+    rereads = True
 
     def __init__(self, n: int, block: int, q: int = 2, concentration: float = 1.0) -> None:
         self.length, self.vocab_size = count(n, "n"), count(q, "q")

@@ -1,0 +1,142 @@
+"""Do samples have the law they should have? Tests that return a p-value and leave the verdict to the caller.
+
+A p-value is uniform on [0, 1] (or larger) when the laws agree. Decide on a level before looking: for k checks with a
+false-alarm rate of 1e-3 in all, reject below 1e-3 / k.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+
+SMALLEST_EXPECTATION = 5.0
+"""Cells in which fewer draws are expected are pooled: below this the chi-square approximation fails."""
+
+
+def chi_square(counts: Tensor, probabilities: Tensor) -> float:
+    """The p-value of Pearson's test that `counts` (cells,) are draws from `probabilities` (cells,).
+
+    `counts` are counts, never proportions: a test on proportions has no power. A single draw that is impossible
+    gives 0.0. Cells in which fewer than 5 draws are expected are pooled into one.
+    """
+    counts, probabilities = counts.double().flatten(), probabilities.double().flatten()
+    if counts.shape != probabilities.shape or len(counts) == 0:
+        raise InputError(f"counts and probabilities must be of one size, not {len(counts)} and {len(probabilities)}")
+    if not bool(((counts >= 0) & (counts == counts.round())).all()) or not bool(counts.sum() > 0):
+        raise InputError("counts must be whole numbers, at least one of them positive: not proportions")
+    if not bool((probabilities >= 0).all()) or not abs(float(probabilities.sum()) - 1) <= 1e-6:
+        raise InputError(f"probabilities must be at least 0 and sum to 1, not {float(probabilities.sum()):.6g}")
+    possible = probabilities > 0
+    if bool((counts[~possible] > 0).any()):
+        return 0.0
+    counts, probabilities = counts[possible], probabilities[possible] / probabilities.sum()
+    expected = probabilities * counts.sum()
+    label = _pooled(expected)
+    return _tail(_sums(counts, label)[None], _sums(expected, label)[None])
+
+
+def two_sample(first: Tensor, second: Tensor) -> float:
+    """The p-value of a test that two sets of integer sequences, (m, n) and (k, n), have the same law.
+
+    Where outcomes that can be expected 5 times in either set make up at least half of all draws, it is the chi-square
+    test of homogeneity over *whole outcomes*, the others pooled: it sees every difference, except one among the
+    pooled outcomes.
+
+    Otherwise there are too many outcomes to count, and it tests *small tables*: the token at every position, the
+    pair of tokens at every two neighbouring positions, and as many pairs of positions chosen at random (always the
+    same ones for the same n). The smallest p-value is multiplied by the number of tables (Bonferroni). It cannot
+    see a dependence of three or more positions that leaves their pairs alone, nor one of a pair that is not tested.
+    """
+    for samples in (first, second):
+        if samples.dim() != 2 or samples.is_floating_point() or min(samples.shape) < 1:
+            raise InputError(f"samples must be integers (samples, n), not {samples.dtype} {tuple(samples.shape)}")
+    if first.shape[1] != second.shape[1]:
+        raise InputError(f"samples must have the same length, not {first.shape[1]} and {second.shape[1]}")
+    both = torch.cat([first, second]).cpu().long()
+    group = (torch.arange(len(both)) >= len(first)).long()
+    label = torch.unique(both, dim=0, return_inverse=True)[1]
+    size = torch.bincount(label)
+    frequent = size * min(len(first), len(second)) >= SMALLEST_EXPECTATION * len(both)
+    if 2 * int(size[frequent].sum()) >= len(both):
+        return _homogeneity(label, group)
+    token = torch.stack([torch.unique(column, return_inverse=True)[1] for column in both.T])  # (n, samples)
+    vocabulary = int(token.max()) + 1
+    one, other = _pairs(len(token))
+    tables = [*token, *(token[one] * vocabulary + token[other])]
+    smallest = min(_homogeneity(torch.unique(table, return_inverse=True)[1], group) for table in tables)
+    return min(1.0, len(tables) * smallest)
+
+
+def kolmogorov(cdf_values: Tensor) -> float:
+    """The p-value of the one-sample Kolmogorov-Smirnov test that values have a continuous law.
+
+    `cdf_values` (m,) is that law's distribution function at each value: uniform if the values have the law. Each
+    value may have a distribution function of its own, such as a conditional one.
+    """
+    u = cdf_values.double().flatten().sort().values
+    if len(u) == 0 or not bool(((u >= 0) & (u <= 1)).all()):
+        raise InputError("cdf_values must be a distribution function at each value: between 0 and 1, at least one")
+    grid = torch.arange(len(u) + 1, dtype=torch.float64) / len(u)
+    return _kolmogorov_tail(float(torch.maximum(grid[1:] - u, u - grid[:-1]).max()), len(u))
+
+
+def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
+    """The p-value of the two-sample Kolmogorov-Smirnov test that two sets of numbers have the same law."""
+    one, other = (values.double().flatten().sort().values for values in (first, second))
+    if len(one) == 0 or len(other) == 0 or bool(one.isnan().any() or other.isnan().any()):
+        raise InputError("both samples must hold at least one number and no NaN")
+    both = torch.cat([one, other])
+    heights = [torch.searchsorted(part, both, right=True) / len(part) for part in (one.double(), other.double())]
+    return _kolmogorov_tail(float((heights[0] - heights[1]).abs().max()), len(one) * len(other) / len(both))
+
+
+def _pairs(n: int) -> tuple[Tensor, Tensor]:
+    """Neighbouring positions, and as many random pairs of distinct ones: index tensors."""
+    generator = torch.Generator().manual_seed(0)
+    one = torch.randint(n, (n - 1,), generator=generator)
+    other = (one + torch.randint(1, max(2, n), (n - 1,), generator=generator)) % n
+    return torch.cat([torch.arange(n - 1), one]), torch.cat([torch.arange(1, n), other])
+
+
+def _homogeneity(label: Tensor, group: Tensor) -> float:
+    """The chi-square test that labels (samples,) are spread alike over the groups 0 and 1."""
+    table = torch.stack([torch.bincount(label[group == g], minlength=int(label.max()) + 1).double() for g in (0, 1)])
+    share = table.sum(1) / table.sum()
+    label = _pooled(table.sum(0) * share.min())
+    table = torch.stack([_sums(row, label) for row in table])
+    return _tail(table, share[:, None] * table.sum(0))
+
+
+def _pooled(expected: Tensor) -> Tensor:
+    """The label of each cell: 0 for all with a small expectation, and for the smallest other if they need it."""
+    small = expected < SMALLEST_EXPECTATION
+    if bool(small.any()) and float(expected[small].sum()) < SMALLEST_EXPECTATION and not bool(small.all()):
+        small[torch.where(small, torch.inf, expected).argmin()] = True
+    own = (~small).long()
+    return torch.where(small, 0, own.cumsum(0) - (0 if bool(small.any()) else 1))
+
+
+def _sums(values: Tensor, label: Tensor) -> Tensor:
+    """The total of the values under each label."""
+    return torch.zeros(int(label.max()) + 1, dtype=torch.float64).index_add_(0, label, values)
+
+
+def _tail(observed: Tensor, expected: Tensor) -> float:
+    """The chi-square tail at Pearson's statistic, for (rows, cells) with cells - 1 degrees of freedom."""
+    cells = observed.shape[1]
+    if cells < 2:
+        return 1.0
+    statistic = ((observed - expected) ** 2 / expected).sum() / 2
+    return float(torch.special.gammaincc(torch.full_like(statistic, (cells - 1) / 2), statistic))
+
+
+def _kolmogorov_tail(distance: float, size: float) -> float:
+    """P(D > distance) by Kolmogorov's series, with Stephens' correction (1970) for a finite size."""
+    x = (math.sqrt(size) + 0.12 + 0.11 / math.sqrt(size)) * distance
+    if x < 0.2:  # 1 to twelve digits; the series needs too many terms
+        return 1.0
+    return min(1.0, max(0.0, sum(math.copysign(2, k % 2 - 0.5) * math.exp(-2 * (k * x) ** 2) for k in range(1, 101))))
