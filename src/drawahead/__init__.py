@@ -1,30 +1,50 @@
-"""Exact samples from any-order autoregressive models in a handful of parallel rounds."""
+"""Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import samplers, targets
-from drawahead.chains import Chain, TokenChain
+from drawahead import samplers, schedules, targets
+from drawahead.chains import Chain, GaussianChain, TokenChain
+from drawahead.denoisers import (
+    CountingDenoiser,
+    Denoiser,
+    DenoisingTarget,
+    from_data_prediction,
+    from_epsilon,
+    from_score,
+    from_velocity,
+)
 from drawahead.errors import AnswerError, DrawaheadError, InputError, SamplingError
 from drawahead.executors import Local
-from drawahead.laws import Categorical
+from drawahead.laws import Categorical, Gaussian
 from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
 from drawahead.rejection import Rejection, rejection, speculative_rejection
 from drawahead.report import Report
 from drawahead.sample import Result, sample
-from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
+from drawahead.samplers import Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
+from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DDIM",
+    "DDPM",
     "HIDDEN",
     "AnswerError",
     "Block",
     "Categorical",
     "Chain",
+    "CountingDenoiser",
     "CountingOracle",
     "Coupled",
+    "Denoiser",
+    "DenoisingTarget",
     "DrawaheadError",
+    "EulerAncestral",
     "FunctionOracle",
+    "Gaussian",
+    "GaussianChain",
     "InputError",
     "Local",
+    "OUExponential",
+    "Picard",
     "Recursive",
     "Rejection",
     "Report",
@@ -33,11 +53,17 @@ __all__ = [
     "SamplingError",
     "Sequential",
     "Stepwise",
+    "StochasticLocalization",
     "TokenChain",
     "TokenOracle",
+    "from_data_prediction",
+    "from_epsilon",
+    "from_score",
+    "from_velocity",
     "rejection",
     "sample",
     "samplers",
+    "schedules",
     "speculative_rejection",
     "targets",
 ]

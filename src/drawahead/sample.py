@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
+from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, SamplingError
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
@@ -36,7 +38,7 @@ class Result:
 
 
 def sample(
-    target: Chain | TokenOracle | Callable[..., Any],
+    target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
     num_samples: int = 1,
     *,
     sampler: Sampler | None = None,
@@ -49,7 +51,7 @@ def sample(
 ) -> Result:
     """Draw `num_samples` samples with the law of `target`.
 
-    target: a chain, or an oracle (drawn in a uniformly random order for each sample).
+    target: a chain; or an oracle, drawn in a uniformly random order for each sample; or a denoising target.
     sampler: how; `Block()` by default. Exact samplers all give the same law.
     seed, generator: where the randomness comes from; sample i of a seed is the same however many are asked for.
     max_batch_size: the most sequences the oracle is given at a time; rounds are split, not added.
@@ -58,7 +60,7 @@ def sample(
 
     If the oracle fails, `SamplingError.result` holds the samples finished before.
     """
-    chain = target if isinstance(target, Chain) else TokenChain(target)
+    chain = as_chain(target)
     if num_samples < 1:
         raise InputError(f"num_samples must be at least 1, not {num_samples}")
     if max_live < 1:
@@ -83,6 +85,13 @@ def sample(
     finally:
         run.engine.close()
     return run.result()
+
+
+def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any]) -> Chain:
+    """The chain itself, or the natural one for an oracle or a denoising target."""
+    if isinstance(target, Chain):
+        return target
+    return GaussianChain(target) if isinstance(target, DenoisingTarget) else TokenChain(target)
 
 
 class _Timed:

@@ -1,6 +1,7 @@
 """What is drawn step by step."""
 
 from drawahead.chains.base import Chain
+from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 
-__all__ = ["Chain", "TokenChain"]
+__all__ = ["Chain", "GaussianChain", "TokenChain"]

@@ -4,12 +4,13 @@ from drawahead.errors import InputError
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.block import Block
 from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.picard import Picard
 from drawahead.samplers.recursive import Recursive
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.stepwise import Stepwise
 
 SAMPLERS: dict[str, type[Sampler]] = {
-    sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled)
+    sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled, Picard)
 }
 """Every sampler by name: tests, tables and the command line run over this."""
 
@@ -25,4 +26,15 @@ def named(name: str, window: int | None = None) -> Sampler:
     return SAMPLERS[name](window=window)  # type: ignore[call-arg]
 
 
-__all__ = ["SAMPLERS", "Block", "Coupled", "Guarantee", "Recursive", "Sampler", "Sequential", "Stepwise", "named"]
+__all__ = [
+    "SAMPLERS",
+    "Block",
+    "Coupled",
+    "Guarantee",
+    "Picard",
+    "Recursive",
+    "Sampler",
+    "Sequential",
+    "Stepwise",
+    "named",
+]

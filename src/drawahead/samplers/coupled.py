@@ -20,26 +20,10 @@ from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 
 
-@final
-@dataclass(frozen=True)
-class Coupled(WindowSampler):
-    """Refine a window of guesses until it agrees with its own answers.
+class Refining(WindowSampler):
+    """A window sampler whose noise persists and whose drafts are each step's newest answer."""
 
-    `window` is the number of steps under refinement (None: 4 sqrt(n)).
-    """
-
-    guarantee: ClassVar[Guarantee] = Guarantee(
-        exact=True, rounds="O~(n^(2/3))", reference="parallel sampling via counting, STOC 2024"
-    )
-    window: int | None = None
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
-
-    def judge(self, window: Window) -> tuple[Tensor, Tensor]:
-        values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)
-        kept = leading(agrees & window.used)
-        outright = window.target.draw(window.noise)  # for the step after the draft, which has no guess to agree with
-        values = torch.where(like(window.used, values), values, outright[:, :-1])
-        return kept, torch.cat([values, outright[:, -1:]], dim=1)
 
     def attempt(self, rounds: int) -> int:
         return 0
@@ -58,7 +42,32 @@ class Coupled(WindowSampler):
         return target.join(ahead)[rows, column]
 
     def first_width(self, steps: int) -> int:
-        return self.window or max(4, round(4 * steps**0.5))
+        return self.window or max(4, round(8 * steps**0.5))
 
     def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
-        return wish.expand_as(kept)
+        if self.window is not None:
+            return wish.expand_as(kept)
+        # A running mean of four times what was committed: most of a window is still being refined.
+        return torch.where(width > 0, (0.75 * wish + kept + 1).round().long().clamp(min=4), wish)
+
+
+@final
+@dataclass(frozen=True)
+class Coupled(Refining):
+    """Refine a window of guesses until it agrees with its own answers.
+
+    `window` is the number of steps under refinement (None adapts it to what was committed). On Gaussian steps
+    agreement is decided by reflection coupling, so that the output has the law of the chain whatever the guesses.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        exact=True, rounds="O~(n^(2/3))", reference="parallel sampling via counting, STOC 2024"
+    )
+    window: int | None = None
+
+    def judge(self, window: Window) -> tuple[Tensor, Tensor]:
+        values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)
+        kept = leading(agrees & window.used)
+        outright = window.target.draw(window.noise)  # for the step after the draft, which has no guess to agree with
+        values = torch.where(like(window.used, values), values, outright[:, :-1])
+        return kept, torch.cat([values, outright[:, -1:]], dim=1)

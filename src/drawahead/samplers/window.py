@@ -103,6 +103,10 @@ class WindowSampler(Sampler):
         """The next window's draft: here, from the answer at the last kept step."""
         return answer.after(kept, next_width)
 
+    def room(self, paths: Paths) -> Tensor:
+        """How many steps may be drafted (rows,)."""
+        return paths.room
+
     def first_width(self, steps: int) -> int:
         """How wide the first window is."""
         return self.window or max(4, round(4 * steps**0.5))
@@ -139,7 +143,7 @@ class WindowSampler(Sampler):
             wish = wishes.gather(1, kept[:, None])[:, 0]
             ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
             following = torch.zeros_like(width)
-            following[live] = torch.minimum(ready[live], paths.room)
+            following[live] = torch.minimum(ready[live], self.room(paths))
             draft = self.redraft(answer, width, kept, following)
             if len(live) < len(width):
                 draft = draft[live.to(paths.device)[:, None], torch.arange(draft.shape[1], device=paths.device)[None]]

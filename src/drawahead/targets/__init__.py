@@ -1,6 +1,7 @@
 """Laws with exact oracles."""
 
 from drawahead.targets.chains import MarkovChain
+from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
@@ -12,8 +13,12 @@ from drawahead.targets.urns import PolyaUrns
 
 __all__ = [
     "TARGETS",
+    "DataSet",
     "DenseLogistic",
+    "GaussianMixture",
+    "GaussianTarget",
     "HardCode",
+    "Hypercube",
     "Ising",
     "MarkovChain",
     "MixtureOfProducts",

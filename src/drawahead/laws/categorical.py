@@ -1,61 +1,15 @@
-"""One-step laws: what a step of a chain is drawn from, for a batch of rows by a window of steps.
-
-Each law class knows the same few operations, and the samplers use nothing else: draw from noise, the log ratio of
-target to draft, the residual (weight * target - draft)_+, and a coupling of target and draft on the same noise.
-The class of `self` and of `draft` is always the same.
-"""
+"""Laws on tokens."""
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass
 from typing import Self, final
 
 import torch
 from torch import Tensor
 
+from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
-
-
-class Law(abc.ABC):
-    """A (rows, window) table of one-step laws. `noise` always comes from `self.noise`."""
-
-    @abc.abstractmethod
-    def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
-        """The noise that `draw` needs at these addresses; `step` is (rows, window)."""
-
-    @abc.abstractmethod
-    def draw(self, noise: Tensor) -> Tensor:
-        """A value of each law, a deterministic function of its noise."""
-
-    @abc.abstractmethod
-    def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
-        """log(self / draft) at `value` -> (rows, window)."""
-
-    @abc.abstractmethod
-    def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
-        """The mass of (weight * self - draft)_+ -> (rows, window)."""
-
-    @abc.abstractmethod
-    def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
-        """A value of the normalised (weight * self - draft)_+. Where that mass is zero, a value of self."""
-
-    @abc.abstractmethod
-    def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """A value with law self made from the noise that gave `guess = draft.draw(noise)`; and where both agree."""
-
-    @abc.abstractmethod
-    def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
-        """The laws at (row, column) index tensors, which broadcast to the shape wanted."""
-
-    @abc.abstractmethod
-    def join(self, other: Self) -> Self:
-        """Both tables side by side along the window."""
-
-    @property
-    @abc.abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """(rows, window)."""
 
 
 @final
@@ -92,6 +46,10 @@ class Categorical(Law):
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         value = self.draw(noise)
         return value, value == guess
+
+    def gap(self, draft: Self) -> Tensor:
+        """Total variation."""
+        return (self.log_probs.exp() - draft.log_probs.exp()).abs().sum(-1) / 2
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
         return type(self)(self.log_probs[index])

@@ -1,0 +1,115 @@
+"""Questions about Gaussian paths and their answers: states out, predictions in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import AnswerError
+from drawahead.laws import Gaussian
+from drawahead.rounds import Query
+
+if TYPE_CHECKING:
+    from drawahead.chains.gaussian import GaussianChain
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GaussianQuery(Query):
+    """States along paths, each at its own step."""
+
+    oracle: GaussianChain
+    sample: Tensor  # (m,) on the CPU
+    state: Tensor  # (m, d)
+    step: Tensor  # (m,) on the CPU
+    count: Tensor  # (rows,) states of each path; this and the next are of no use once merged
+    free: Tensor | None  # (rows, d) which entries are not overwritten
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def conditionings(self) -> int:
+        return len(self.step)
+
+    @property
+    def cells(self) -> int:
+        return len(self.step)
+
+    @property
+    def item_bytes(self) -> int:
+        return 64 * self.oracle.size
+
+    @classmethod
+    def merge(cls, queries: Sequence[Self]) -> Self:
+        return replace(
+            queries[0],
+            sample=torch.cat([query.sample for query in queries]),
+            state=torch.cat([query.state for query in queries]),
+            step=torch.cat([query.step for query in queries]),
+        )
+
+    def evaluate(self, start: int, stop: int) -> Tensor:
+        chain = self.oracle
+        x = self.state[start:stop].view(-1, *chain.shape).to(chain.dtype)
+        prediction = chain.denoiser(x, self.step[start:stop].to(chain.device))
+        if not isinstance(prediction, Tensor) or prediction.shape != x.shape:
+            raise AnswerError(_shape_complaint(prediction, x))
+        flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double())
+        bad = ~flat.isfinite().all(-1)
+        if bool(bad.any()):
+            i = start + int(bad.nonzero()[0, 0])
+            raise AnswerError(
+                f"the denoiser's prediction for sample {int(self.sample[i])} at step {int(self.step[i])} "
+                "is not finite; check the model's output on this state"
+            )
+        return flat
+
+    def answer(self, cells: Tensor) -> GaussianAnswer:
+        return GaussianAnswer(self, cells)
+
+
+def _shape_complaint(prediction: object, x: Tensor) -> str:
+    if not isinstance(prediction, Tensor):
+        return f"the denoiser must answer a tensor of shape {tuple(x.shape)}, not {type(prediction).__name__}"
+    got = tuple(prediction.shape)
+    if prediction.dim() == x.dim() and prediction.dim() > 1 and got[1] == 2 * x.shape[1]:
+        return (
+            f"the denoiser answers {got} for states {tuple(x.shape)}: twice the channels looks like a learned "
+            "variance, "
+            "which would give draft and target different covariances and is not supported; return the mean alone and "
+            "use a schedule with a fixed variance"
+        )
+    return f"the denoiser must answer predictions of shape {tuple(x.shape)}, not {got}"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GaussianAnswer:
+    """Predictions along each path, flat."""
+
+    query: GaussianQuery
+    predictions: Tensor  # (m, d)
+
+    @property
+    def target(self) -> Gaussian:
+        count = self.query.count
+        at = self._first[:, None] + torch.minimum(torch.arange(int(count.max())), count[:, None] - 1)
+        return self._law(at, self.query.step[at])
+
+    def after(self, depth: Tensor, width: Tensor) -> Gaussian:
+        at = (self._first + depth)[:, None]
+        ahead = 1 + torch.arange(int(width.max()))
+        return self._law(at.expand(-1, len(ahead)), self.query.step[at] + ahead)
+
+    @property
+    def _first(self) -> Tensor:
+        return self.query.count.cumsum(0) - self.query.count
+
+    def _law(self, at: Tensor, step: Tensor) -> Gaussian:
+        device = self.predictions.device
+        return self.query.oracle.law(self.predictions[at.to(device)], step.to(device), self.query.free)

@@ -1,0 +1,143 @@
+"""Laws on vectors: isotropic Gaussians, draft and target with the same covariance.
+
+Along e, the unit vector from the draft's mean to the target's, the draft is N(0, 1) and the target N(delta, 1), in
+units of the standard deviation; across e they agree. So everything reduces to one dimension. With weight p <= 1 the
+residual (p target - draft)_+ lives on z >= c, c = delta/2 - log(p)/delta, where its density is
+phi(z) (exp(delta (z - c)) - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self, final
+
+import torch
+from torch import Tensor
+from torch.special import log_ndtr, ndtr, ndtri
+
+from drawahead.laws.base import Law
+from drawahead.randomness import Purpose, Stream
+
+_SMALL = 0.1  # deltas below this use a series in delta: there the closed form is a difference of nearly equal tails
+_BISECTIONS = 80
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian(Law):
+    """N(mean, scale^2 I): `mean` (rows, window, d) and `scale` (rows, window), float64; values (rows, window, d).
+
+    A scale of zero is a point mass: it can be drawn, and is never drafted.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
+        return stream.normal(purpose, step, attempt, size=self.mean.shape[-1])
+
+    def draw(self, noise: Tensor) -> Tensor:
+        return torch.addcmul(self.mean, self.scale[..., None], noise)
+
+    def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
+        # For values x: <D, (x - draft mean) / scale> - |D|^2 / 2 with D = delta e, that is <D, (x - midpoint) / scale>.
+        shift = self._shift(draft)
+        middle = (self.mean + draft.mean).mul_(0.5)
+        return (shift * (value - middle)).sum(-1) / self._unit
+
+    def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
+        delta = torch.linalg.vector_norm(self._shift(draft), dim=-1)
+        return _mass(delta, log_weight)
+
+    def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
+        shift = self._shift(draft)
+        delta = torch.linalg.vector_norm(shift, dim=-1)
+        e = shift / delta.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
+        along = (e * noise).sum(-1)
+        z = _residual_quantile(delta, log_weight, along)
+        moved = draft.mean + self.scale[..., None] * (noise + (z - along)[..., None] * e)
+        return torch.where((_mass(delta, log_weight) > 0)[..., None], moved, self.draw(noise))
+
+    def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
+        shift = self._shift(draft)
+        square = (shift * shift).sum(-1)  # delta^2
+        product = (shift * noise).sum(-1)  # delta s, s the noise along e
+        keep = uniform.log() <= product - square / 2
+        mirror = torch.where(keep, 0.0, (square - 2 * product) / torch.where(square > 0, square, 1.0))
+        return guess + (self.scale * mirror)[..., None] * shift, keep
+
+    def gap(self, draft: Self) -> Tensor:
+        """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
+        return self._shift(draft).square().mean(-1).sqrt()
+
+    @property
+    def _unit(self) -> Tensor:
+        return torch.where(self.scale > 0, self.scale, 1.0)
+
+    def _shift(self, draft: Self) -> Tensor:
+        """D = delta e (rows, window, d)."""
+        return (self.mean - draft.mean).div_(self._unit[..., None])
+
+    def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
+        return type(self)(self.mean[index], self.scale[index])
+
+    def join(self, other: Self) -> Self:
+        return type(self)(torch.cat([self.mean, other.mean], dim=1), torch.cat([self.scale, other.scale], dim=1))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.scale.shape[0], self.scale.shape[1]
+
+
+def _threshold(delta: Tensor, log_weight: Tensor) -> Tensor:
+    """c, where the residual begins; +inf where there is none."""
+    c = delta / 2 - log_weight / torch.where(delta > 0, delta, 1.0)
+    return torch.where(delta > 0, c, torch.inf)
+
+
+def _mass(delta: Tensor, log_weight: Tensor) -> Tensor:
+    """The residual's mass, G(c)."""
+    c = _threshold(delta, log_weight)
+    return torch.where(c.isfinite(), _tail(c, c, delta, log_weight), 0.0)
+
+
+def _tail(z: Tensor, c: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
+    """G(z): the residual's mass beyond z >= c."""
+    direct = torch.exp(log_weight + log_ndtr(delta - z)) - ndtr(-z)
+    # For small delta that is a difference of nearly equal tails. With t = z' - z the density is
+    # phi(z + t) (exp(delta (z - c)) exp(delta t) - 1), whose integral is a sum of positive terms.
+    past = (delta * (z - c)).clamp(max=50.0)
+    stable = torch.expm1(past) * ndtr(-z) + torch.exp(past) * _excess(z, delta)
+    return torch.where(delta < _SMALL, stable, direct).clamp(min=0)
+
+
+def _excess(z: Tensor, delta: Tensor) -> Tensor:
+    """The integral over t > 0 of phi(z + t) (exp(delta t) - 1), for small delta: a series in it."""
+    # I_k, of t^k phi(z + t): I_0 = Phi(-z), I_1 = phi(z) - z I_0, I_k = (k - 1) I_{k-2} - z I_{k-1}.
+    z = z.clamp(max=25.0)  # beyond, every term is below 1e-130
+    delta = delta.clamp(max=_SMALL)
+    before = ndtr(-z)
+    now = torch.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * before
+    total, power = torch.zeros_like(z), torch.ones_like(z)
+    for k in range(1, 9):
+        power = power * delta / k
+        total = total + power * now.clamp(min=0)
+        before, now = now, k * before - z * now
+    return total
+
+
+def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
+    """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
+    c = _threshold(delta, log_weight)
+    c = torch.where(c.isfinite(), c, 0.0)
+    goal = ndtr(-normal) * _tail(c, c, delta, log_weight)
+    # The residual is below p times the target, so beyond `high` its tail is at most the goal.
+    high = torch.maximum(c, delta - ndtri((goal * torch.exp(-log_weight)).clamp(min=1e-300)))
+    low = c
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        above = _tail(middle, c, delta, log_weight) > goal
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return (low + high) / 2

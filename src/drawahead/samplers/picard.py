@@ -1,0 +1,46 @@
+"""Picard iteration to a tolerance: fast, reproducible, and not exact.
+
+Shih, Belkhale, Ermon, Sadigh, Anari, "Parallel sampling of diffusion models" (ParaDiGMS, arXiv 2305.16317).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from torch import Tensor
+
+from drawahead.chains.base import Paths
+from drawahead.errors import InputError
+from drawahead.samplers.base import Guarantee
+from drawahead.samplers.coupled import Refining
+from drawahead.samplers.window import Window, leading
+
+
+@final
+@dataclass(frozen=True)
+class Picard(Refining):
+    """Refine a window of guesses until they move by less than `tolerance` (root mean square, in standard deviations).
+
+    The same seed gives the sequential sample of that seed up to the tolerance, so it serves as a baseline and for
+    "same seed, same image". Its samples do not have the law of the chain: `exact` is False. Deterministic steps are
+    refined like any other, with the tolerance in absolute units.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        exact=False, rounds="no bound", reference="parallel sampling of diffusion models, arXiv 2305.16317"
+    )
+    tolerance: float = 0.1
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tolerance < 0:
+            raise InputError(f"tolerance must not be negative, not {self.tolerance}")
+
+    def room(self, paths: Paths) -> Tensor:
+        return paths.length - paths.position - 1
+
+    def judge(self, window: Window) -> tuple[Tensor, Tensor]:
+        close = window.verified.gap(window.draft) <= self.tolerance
+        return leading(close & window.used), window.target.draw(window.noise)
