@@ -42,13 +42,13 @@ class Refining(WindowSampler):
         return target.join(ahead)[rows, column]
 
     def first_width(self, steps: int) -> int:
-        return self.window or max(4, round(8 * steps**0.5))
+        return self.window or max(4, round(16 * steps**0.5))
 
     def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
         if self.window is not None:
             return wish.expand_as(kept)
-        # A running mean of four times what was committed: most of a window is still being refined.
-        return torch.where(width > 0, (0.75 * wish + kept + 1).round().long().clamp(min=4), wish)
+        # A running mean of five times what was committed: most of a window is still being refined.
+        return torch.where(width > 0, (0.5 * wish + 2.5 * (kept + 1)).round().long().clamp(min=4), wish)
 
 
 @final
