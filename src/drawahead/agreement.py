@@ -94,6 +94,31 @@ def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
     return _kolmogorov_tail(float((heights[0] - heights[1]).abs().max()), len(one) * len(other) / len(both))
 
 
+def two_sample_vectors(first: Tensor, second: Tensor) -> float:
+    """The p-value of a test that two sets of vectors, (m, ...) and (k, ...), have the same law.
+
+    Two-sample Kolmogorov-Smirnov tests on up to 16 coordinates, as many random directions (always the same ones for
+    the same size), and the distance from the mean of both; the smallest p-value times their number (Bonferroni). It
+    cannot see a difference that leaves all of these alone.
+    """
+    one, other = first.flatten(1).double(), second.flatten(1).double()
+    if one.shape[1] != other.shape[1] or min(*one.shape, *other.shape) < 1:
+        raise InputError(f"samples must be vectors of one size, not {tuple(first.shape)} and {tuple(second.shape)}")
+    size = one.shape[1]
+    direction = torch.randn(16, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    coordinate = torch.eye(size, dtype=torch.float64)[:: max(1, size // 16)][:16]
+    centre = torch.cat([one, other]).mean(0)
+    along = torch.cat([coordinate, direction if size > 1 else direction[:0]])
+    numbers = [(one @ line, other @ line) for line in along]
+    numbers.append(((one - centre).norm(dim=1), (other - centre).norm(dim=1)))
+    return min(1.0, len(numbers) * min(two_sample_kolmogorov(*pair) for pair in numbers))
+
+
+def same_law(first: Tensor, second: Tensor) -> float:
+    """`two_sample` for integer sequences, `two_sample_vectors` for vectors."""
+    return (two_sample_vectors if first.is_floating_point() else two_sample)(first, second)
+
+
 def _pairs(n: int) -> tuple[Tensor, Tensor]:
     """Neighbouring positions, and as many random pairs of distinct ones: index tensors."""
     generator = torch.Generator().manual_seed(0)

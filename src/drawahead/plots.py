@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from drawahead.report import Report
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; markers tell them apart without any.
 _STYLES: dict[str, tuple[str, str]] = {
@@ -21,6 +23,7 @@ _STYLES: dict[str, tuple[str, str]] = {
     "stepwise": ("#E69F00", "s"),
     "block": ("#0072B2", "^"),
     "coupled": ("#009E73", "v"),
+    "picard": ("#56B4E9", "X"),
 }
 _OTHER = ("#D55E00", "P")
 _LOOK: dict[Any, Any] = {
@@ -54,7 +57,7 @@ def progress(
     reports: Mapping[str, Report], path: str | Path, *, sample: int = 0, title: str = "One sample, round by round"
 ) -> None:
     """Steps committed against rounds, for one sample drawn by each of the named samplers."""
-    with _figure(path, 7.2, 3.8) as figure:
+    with canvas(path, 7.2, 3.8) as figure:
         axes = figure.add_subplot()
         steps = max(report.steps for report in reports.values())
         axes.axhline(steps, color="#999999", linewidth=1, linestyle=(0, (4, 3)))
@@ -92,7 +95,7 @@ def scaling(bench: Mapping[str, Any], path: str | Path) -> None:
     targets = list(dict.fromkeys(cell["target"] for cell in cells))
     columns = min(4, len(targets))
     lines = -(-len(targets) // columns)
-    with _figure(path, 3.1 * columns, 2.7 * lines + 0.8) as figure:
+    with canvas(path, 3.1 * columns, 2.7 * lines + 0.8) as figure:
         grid: Any = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         panels: list[Axes] = list(grid.flat)
         for axes, target in zip(panels, targets, strict=False):
@@ -109,6 +112,18 @@ def scaling(bench: Mapping[str, Any], path: str | Path) -> None:
             axes.set_ylabel("rounds a sample")
         handles = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+
+
+def images(samples: Tensor, path: str | Path) -> None:
+    """Images (number, height, width), white on black, as a grid as square as their number allows."""
+    columns = math.ceil(math.sqrt(len(samples)))
+    lines = -(-len(samples) // columns)
+    with canvas(path, 0.9 * columns + 0.1, 0.9 * lines + 0.1) as figure:
+        grid: Any = figure.subplots(lines, columns, squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for axes, image in zip(grid.flat, samples.tolist(), strict=False):
+            axes.imshow(image, cmap="gray", vmin=-1, vmax=1, interpolation="nearest")
 
 
 def _shown(cell: Mapping[str, Any]) -> bool:
@@ -163,7 +178,7 @@ def _line(axes: Axes, cells: Sequence[Mapping[str, Any]]) -> None:
 
 
 @contextmanager
-def _figure(path: str | Path, width: float, height: float) -> Iterator[Figure]:
+def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
     """A figure that is saved at the end. It is made without pyplot: no window, no global state."""
     check()
     import matplotlib

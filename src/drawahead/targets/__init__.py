@@ -6,12 +6,13 @@ from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
 from drawahead.targets.products import MixtureOfProducts, Pairs, Product
-from drawahead.targets.registry import TARGETS, NamedTarget, named
+from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named
 from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
 from drawahead.targets.urns import PolyaUrns
 
 __all__ = [
+    "CHAINS",
     "TARGETS",
     "DataSet",
     "DenseLogistic",
@@ -22,6 +23,7 @@ __all__ = [
     "Ising",
     "MarkovChain",
     "MixtureOfProducts",
+    "NamedChain",
     "NamedTarget",
     "Pairs",
     "PolyaUrns",

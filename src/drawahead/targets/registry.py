@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
+from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.oracles import TokenOracle
+from drawahead.schedules import DDPM
 from drawahead.targets.chains import MarkovChain
+from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
@@ -50,9 +55,48 @@ TARGETS: dict[str, NamedTarget] = {
 }
 
 
-def named(name: str, size: int | None = None) -> TokenOracle:
-    """The target called `name`; `size` is its number of positions, except that a grid counts its side."""
+@dataclass(frozen=True)
+class NamedChain:
+    """A diffusion that only needs a size."""
+
+    name: str
+    summary: str
+    default_size: int
+    make: Callable[[int], GaussianChain]
+
+
+def _gaussian(d: int) -> GaussianChain:
+    return GaussianChain(GaussianTarget(variances=torch.logspace(-2, 0, d, dtype=torch.float64)))
+
+
+def _digits(size: int) -> GaussianChain:
+    if size != 8:
+        raise InputError(f"the digits have size 8, not {size}")
+    return GaussianChain(DataSet.digits(), DDPM())
+
+
+CHAINS: dict[str, NamedChain] = {
+    chain.name: chain
+    for chain in (
+        NamedChain("hypercube", "uniform on {-1, +1}^size, plus noise 0.01", 64, lambda d: GaussianChain(Hypercube(d))),
+        NamedChain(
+            "modes", "mixture of 20 Gaussians, plus noise 0.01", 64, lambda d: GaussianChain(GaussianMixture.random(d))
+        ),
+        NamedChain("gaussian", "Gaussian, variances 0.01 to 1, plus noise 0.01", 64, _gaussian),
+        NamedChain("digits", "scikit-learn's 8x8 digits, their exact denoiser, 1000 steps", 8, _digits),
+    )
+}
+"""Diffusions on targets whose denoiser is known exactly."""
+
+
+def named(name: str, size: int | None = None) -> TokenOracle | GaussianChain:
+    """The target called `name`; `size` is its number of positions, except that a grid or an image counts its side."""
+    if size is not None and size < 1:
+        raise InputError(f"size must be at least 1, not {size}")
+    if name in CHAINS:
+        chain = CHAINS[name]
+        return chain.make(chain.default_size if size is None else size)
     if name not in TARGETS:
-        raise InputError(f"there is no target {name!r}; the targets are {', '.join(TARGETS)}")
+        raise InputError(f"there is no target {name!r}; the targets are {', '.join([*TARGETS, *CHAINS])}")
     target = TARGETS[name]
     return target.make(target.default_size if size is None else size)

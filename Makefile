@@ -1,0 +1,54 @@
+# Each target works on a fresh machine with Python >= 3.11, make and a package index, and a second time.
+PYTHON ?= python3
+# Tried first, for torch alone: its builds carry no CUDA libraries. Where it is out of reach the usual index serves.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+BIN := .venv/bin
+STAMP := .venv/.drawahead-installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+# Two workers with two threads each would fight over two cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench clean distclean
+
+help:
+	@echo "make demo       draw samples, compare the samplers, write a picture to out/demo.png"
+	@echo "make test       every check that CI runs"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make bench      measure rounds and queries; rewrites docs/rounds.md, its data and its figure"
+	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
+
+demo: $(STAMP)
+	@$(BIN)/drawahead demo --out out
+
+test: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy
+	$(PYTEST)
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+bench: $(STAMP)
+	$(BIN)/drawahead bench rounds --out docs
+
+clean:
+	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "drawahead needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || $(PIP) install --retries 1 --timeout 15 --no-deps --index-url $(TORCH_INDEX) -c constraints.txt torch \
+	  || echo "the CPU index of torch is out of reach; using the default one"
+	$(PIP) install -c constraints.txt -e '.[all,test]'
+	@touch $@

@@ -1,0 +1,13 @@
+"""How rounds and queries grow with the length. The same as `drawahead bench rounds`, without the command line."""
+
+import argparse
+from pathlib import Path
+
+from drawahead.bench.rounds import run
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--quick", action="store_true", help="up to 256 steps only")
+parser.add_argument("--out", type=Path, default=Path("docs"), help="the folder for page, data and figure")
+arguments = parser.parse_args()
+for path in run(arguments.out, quick=arguments.quick):
+    print(f"wrote {path}")

@@ -1,0 +1,72 @@
+"""The rounds benchmark: how rounds and queries grow with the length, for every sampler on every scalable target."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import drawahead
+from drawahead import plots
+from drawahead.bench.measure import Measurement, measure
+from drawahead.bench.page import page
+from drawahead.bench.settings import FULL, QUICK, Plan, Setting, settings
+from drawahead.bench.slopes import slopes
+
+Watch = Callable[[str, int, int], None]
+"""Called with what is measured next, how much is done, and how much there is."""
+
+
+def run(folder: Path, *, quick: bool = False, watch: Watch | None = None) -> list[Path]:
+    """Measure, then write `data/rounds.json`, `figures/rounds.png` and `rounds.md` under `folder`. -> their paths."""
+    plots.check()  # before minutes are spent
+    bench = measured(QUICK if quick else FULL, list(settings()), watch)
+    bench["command"] = f"drawahead bench rounds{' --quick' if quick else ''} --out {folder}"
+    return write(folder, "rounds", bench, page(bench))
+
+
+def write(folder: Path, name: str, bench: dict[str, Any], text: str) -> list[Path]:
+    """Write a benchmark's data, figure and page. -> their paths."""
+    paths = [folder / "data" / f"{name}.json", folder / "figures" / f"{name}.png", folder / f"{name}.md"]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    paths[0].write_text(json.dumps(bench, indent=1) + "\n")
+    plots.scaling(bench, paths[1])
+    paths[2].write_text(text)
+    return paths
+
+
+def measured(plan: Plan, chosen: Sequence[Setting], watch: Watch | None = None) -> dict[str, Any]:
+    """All measurements and slopes, as plain values."""
+    began = time.perf_counter()
+    measurements: list[Measurement] = []
+    for i, setting in enumerate(chosen):
+        before: Measurement | None = None
+        for j, n in enumerate(plan.sizes):
+            if watch is not None:
+                watch(
+                    f"{setting.target}, {setting.sampler}, n = {n}",
+                    i * len(plan.sizes) + j,
+                    len(chosen) * len(plan.sizes),
+                )
+            before = measure(setting, n, before, plan)
+            measurements.append(before)
+    return {
+        "versions": {
+            "drawahead": drawahead.__version__,
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+        "seconds": round(time.perf_counter() - began, 1),
+        "sizes": list(plan.sizes),
+        "recursive_seconds": plan.recursive_seconds,
+        "measurements": [m.to_dict() for m in measurements],
+        "slopes": [slope.to_dict() for slope in slopes(measurements)],
+    }

@@ -1,0 +1,15 @@
+"""The command line. This file needs nothing but the standard library, so that it can say what is missing."""
+
+import sys
+
+
+def main() -> None:
+    """Run the `drawahead` command."""
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError:
+        sys.exit("drawahead: the command line needs typer and rich: pip install 'drawahead[cli]'")
+    from drawahead.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

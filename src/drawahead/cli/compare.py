@@ -1,0 +1,103 @@
+"""Every sampler on one target, side by side: what each costs, and whether all draw from the same law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from drawahead.agreement import same_law
+from drawahead.bench.budget import sample_within
+from drawahead.chains import Chain
+from drawahead.cli.progress import Watch
+from drawahead.report import Report
+from drawahead.sample import Result, sample
+from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
+
+DOUBT = 1e-3
+"""A p-value below this is called a difference. Five checks then raise a false alarm once in 200 runs."""
+
+# The recursion's candidates have a heavy tail: what it may use before it is cut short, and where it is not tried.
+RECURSIVE_SAMPLES = 50
+RECURSIVE_STEPS = 64
+RECURSIVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sampler's line of the comparison."""
+
+    sampler: str
+    report: Report | None
+    """None if the sampler was not run; `note` says why."""
+    seconds_ratio: float | None = None
+    """Seconds over those of the sequential sampler for as many samples, in the same run."""
+    p_value: float | None = None
+    """Of the test that these samples and independent sequential ones have the same law."""
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The law check in a word."""
+        if self.p_value is None:
+            return "skipped" if self.report is None else "stopped"
+        return "agrees" if self.p_value >= DOUBT else "DIFFERS"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        return {
+            "sampler": self.sampler,
+            "exact": SAMPLERS[self.sampler].guarantee.exact,
+            "seconds_ratio": self.seconds_ratio,
+            "p_value": self.p_value,
+            "verdict": self.verdict,
+            "note": self.note,
+            "report": None if self.report is None else self.report.to_dict(),
+        }
+
+
+def compare(chain: Chain, num_samples: int, seed: int, watch: Watch) -> Iterator[Row]:
+    """Run every sampler; rows come as they are ready."""
+    sample(chain, min(num_samples, 16), seed=seed)  # warm up, so that the first sampler timed does not pay for it
+    # Samplers share the noise of a seed (Coupled even draws the very same samples), so the law check needs another.
+    on_round = watch.sampling("reference", num_samples)
+    reference = sample(chain, num_samples, sampler=Sequential(), seed=seed + 1, on_round=on_round).samples
+    sequential_seconds: dict[int, float] = {}
+    for name in SAMPLERS:
+        if name != "recursive":
+            result = sample(
+                chain, num_samples, sampler=named(name), seed=seed, on_round=watch.sampling(name, num_samples)
+            )
+            base = sequential_seconds.setdefault(num_samples, result.report.seconds)
+            yield _row(name, result, base, reference)
+        elif chain.steps > RECURSIVE_STEPS:
+            yield Row(
+                name, None, note=f"skipped: not tried here above {RECURSIVE_STEPS} steps, its run time has a heavy tail"
+            )
+        else:
+            yield _recursive(chain, min(num_samples, RECURSIVE_SAMPLES), seed, reference, watch)
+
+
+def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor, note: str = "") -> Row:
+    report = result.report
+    return Row(name, report, report.seconds / sequential_seconds, same_law(result.samples, reference), note)
+
+
+def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch) -> Row:
+    base = sample(chain, num_samples, sampler=Sequential(), seed=seed).report.seconds
+    on_round = watch.sampling("recursive", num_samples)
+    result, complete = sample_within(
+        RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, on_round=on_round
+    )
+    if complete:
+        return _row(
+            "recursive",
+            result,
+            base,
+            reference,
+            note="fewer samples, for its run time has a heavy tail; the law check is weaker",
+        )
+    note = f"stopped after {RECURSIVE_SECONDS:.0f} s with {len(result.samples)} of {num_samples} samples"
+    return Row("recursive", result.report, note=note)

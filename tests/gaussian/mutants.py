@@ -1,0 +1,246 @@
+"""Samplers that are wrong on purpose on Gaussian steps. The checks that pass the real ones must reject each of these.
+
+HARMLESS holds changes that look just as wrong and are not: the reason why is part of the contract.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Answer, Paths
+from drawahead.laws import Gaussian, Law
+from drawahead.randomness import Purpose, Stream
+from drawahead.rounds import Thread
+from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
+from drawahead.samplers.window import Window, leading
+from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored
+
+Judged = tuple[Tensor, Tensor]
+
+
+def table(law: Law) -> Gaussian:
+    assert isinstance(law, Gaussian)
+    return law
+
+
+def cut_where_positive(window: Window) -> Window:
+    """Control that peeks: the window ends before the first drafted step whose own noise is positive."""
+    quiet = (window.noise[:, :-1, 0] <= 0).long().cumprod(1).sum(1)
+    return replace(window, width=torch.minimum(window.width, quiet))
+
+
+def unit(target: Gaussian, draft: Gaussian) -> Tensor:
+    """e, from the draft's mean to the target's."""
+    shift = target.mean - draft.mean
+    return shift / shift.norm(dim=-1, keepdim=True).clamp(min=1e-300)
+
+
+class RatioOfOne(Stepwise):
+    """Uses the target's mean for the draft in the ratio: it is one, and everything is kept."""
+
+    def judge(self, window: Window) -> Judged:
+        kept = window.width
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class BlockRatioOfOne(Block):
+    """The same in Block."""
+
+    def judge(self, window: Window) -> Judged:
+        kept = window.width
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class DraftForMiddle(Stepwise):
+    """The log ratio measured from the draft's mean, not from the middle of both: delta s for delta s - delta^2 / 2."""
+
+    def judge(self, window: Window) -> Judged:
+        target, draft = table(window.verified), table(window.draft)
+        shift = (target.mean - draft.mean) / target.scale[..., None]
+        log_ratio = target.log_ratio(draft, window.guess) + (shift**2).sum(-1) / 2
+        kept = leading((window.uniform.log() <= log_ratio) & window.used)
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class PeekingStepwise(Stepwise):
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_where_positive(window))
+
+
+class PeekingBlock(Block):
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_where_positive(window))
+
+
+def instead(window: Window, judged: Judged, drafted: Tensor) -> Judged:
+    """The verdict with other values for the drafted steps (rows, w, d)."""
+    kept, values = judged
+    return kept, torch.cat([torch.where(window.used[..., None], drafted, values[:, :-1]), values[:, -1:]], dim=1)
+
+
+class AlwaysKept(Coupled):
+    """Never rejects: commits the guesses."""
+
+    def judge(self, window: Window) -> Judged:
+        return instead(window, (window.width, super().judge(window)[1]), window.guess)
+
+
+class MirrorMissing(Coupled):
+    """Moves a rejected guess by the difference of the means, without mirroring it."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        rejected = torch.arange(window.draft.shape[1]) == kept[:, None]
+        moved = torch.where(rejected[..., None], window.verified.draw(window.noise[:, :-1]), values[:, :-1])
+        return instead(window, (kept, values), moved)
+
+
+class MirrorSign(Coupled):
+    """Mirrors a rejected guess about the draft's own mean: s becomes -s, not delta - s."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        rejected = torch.arange(window.draft.shape[1]) == kept[:, None]
+        e, noise = unit(table(window.verified), table(window.draft)), window.noise[:, :-1]
+        mirrored = window.draft.draw(noise - 2 * (noise * e).sum(-1, keepdim=True) * e)
+        return instead(window, (kept, values), torch.where(rejected[..., None], mirrored, values[:, :-1]))
+
+
+class OneStepTooMany(Coupled):
+    """Commits a step past the first rejection, whose answer was given to another path."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        return torch.minimum(kept + 1, window.width), values
+
+
+class RejectedTwice(Coupled):
+    """Draws a rejected step again from its target: what is kept is then counted twice."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, _ = super().judge(window)
+        return kept, replace(window, width=kept).corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class PeekingCoupled(Coupled):
+    """Ends the window by its own noise. Harmless on tokens; here a step's noise must not decide how it is drawn."""
+
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_where_positive(window))
+
+
+class DraftFromItsOwnNoise(Coupled):
+    """A step's draft is the answer one step too late, which has seen that step's own noise."""
+
+    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Law:
+        law = table(super().redraft(answer, width, kept, next_width))
+        return Gaussian(torch.cat([law.mean[:, 1:], law.mean[:, -1:]], dim=1), law.scale)
+
+
+class _ByColumn(Stream):
+    """Noise looked up by the column of the window."""
+
+    def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
+        return super()._words(purpose, step - step[:, :1] if step.dim() == 2 else step, attempt, size)
+
+    def __getitem__(self, rows: Tensor) -> Stream:
+        return _ByColumn(self.keys[rows])
+
+
+class WindowDependentNoise(Coupled):
+    """Noise belongs to a place in the window, not to a step: what one step has spent the next one uses again."""
+
+    def run(self, paths: Paths) -> Thread:
+        paths.stream = _ByColumn(paths.stream.keys)
+        return super().run(paths)
+
+
+class ReusedUniform(Coupled):
+    """Every step of a window is accepted with the same uniform."""
+
+    def judge(self, window: Window) -> Judged:
+        return super().judge(replace(window, uniform=window.uniform[:, :1].expand_as(window.uniform)))
+
+
+# Harmless
+
+
+class StaleOrthogonalNoise(Block):
+    """Exact: draws the corrected step afresh along e alone; across e it keeps the draft's noise.
+
+    Given the draft up to step i + 1, `kept` is i with probability h_i (1 - p_{i+1}): later steps average out. That
+    depends on step i + 1 through its ratio alone, so its noise across e is still fresh. All noise after it is not.
+    """
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        if not window.draft.shape[1]:
+            return kept, values
+        rows, at = torch.arange(len(kept)), kept.clamp(max=window.draft.shape[1] - 1)
+        target, draft = table(window.verified), table(window.draft)
+        e = unit(target, draft)[rows, at]
+        change = window.guess[rows, at] - values[rows, kept]
+        across = change - (change * e).sum(-1, keepdim=True) * e
+        values[rows, kept] += torch.where((kept < window.width)[:, None], across, 0.0)
+        return kept, values
+
+
+class FreshNoiseEveryRound(Coupled):
+    """Exact: a step's noise is looked at only once it is reached, and whether it is depends on earlier steps alone."""
+
+    def attempt(self, rounds: int) -> int:
+        return rounds
+
+
+class PersistentStepwise(Stepwise):
+    """Exact: Stepwise decides step by step, so the noise after the first rejected step is still fresh."""
+
+    def attempt(self, rounds: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Mutant:
+    sampler: Sampler
+    chain: str = "localization"
+    draws: int = 10_000
+
+    @property
+    def of(self) -> str:
+        """The registered name of the sampler it is a mutant of."""
+        return next(c.__name__.lower() for c in type(self.sampler).__mro__ if c.__module__.startswith("drawahead."))
+
+
+MUTANTS = [
+    Mutant(RatioOfOne()),
+    Mutant(BlockRatioOfOne(), "ou"),
+    Mutant(DraftForMiddle(), "ou"),
+    Mutant(TargetForResidual(), "euler"),
+    Mutant(PeekingStepwise()),
+    Mutant(PeekingBlock()),
+    Mutant(OffByOne(), "ddim"),
+    Mutant(WeightIgnored(), "weights", 30_000),
+    Mutant(StaleNoise(), "drift"),
+    Mutant(AlwaysKept(), "ou"),
+    Mutant(MirrorMissing()),
+    Mutant(MirrorSign(), "ddpm"),
+    Mutant(OneStepTooMany(), "ou"),
+    Mutant(RejectedTwice()),
+    Mutant(PeekingCoupled(), "ddpm, large variance"),
+    Mutant(DraftFromItsOwnNoise()),
+    Mutant(WindowDependentNoise()),
+    Mutant(ReusedUniform()),
+    Mutant(AlwaysAccepted(), "localization", 500),
+    Mutant(Picard(tolerance=0.5), "localization"),
+    Mutant(Picard(tolerance=0.5), "ddim"),
+]
+
+HARMLESS: list[Sampler] = [
+    StaleOrthogonalNoise(),
+    StaleOrthogonalNoise(window=3),
+    FreshNoiseEveryRound(),
+    PersistentStepwise(),
+]

@@ -1,0 +1,48 @@
+"""Every mutant is rejected by the very checks, at the very level, that pass the real samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from drawahead.samplers import SAMPLERS, Sampler, Sequential
+from tests.exactness import LEVEL
+from tests.gaussian.mutants import HARMLESS, MUTANTS, Mutant
+from tests.gaussian.reference import (
+    DESIGNED,
+    NONLINEAR,
+    designed_p_value,
+    linear_chain_p_value,
+    nonlinear_p_value,
+)
+from tests.instances import WINDOWED
+
+Check = Callable[[float], None]
+
+
+def p_value(name: str, sampler: Sampler, draws: int) -> float:
+    """The check of the chain called so."""
+    check = designed_p_value if name in DESIGNED else nonlinear_p_value if name in NONLINEAR else linear_chain_p_value
+    return check(name, sampler, draws)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{type(mutant.sampler).__name__}, {mutant.chain}")
+def test_a_mutant_is_rejected(mutant: Mutant) -> None:
+    assert p_value(mutant.chain, mutant.sampler, mutant.draws) < LEVEL
+
+
+@pytest.mark.parametrize("sampler", [Sequential(), *WINDOWED], ids=repr)
+@pytest.mark.parametrize("name", DESIGNED)
+def test_the_real_ones_pass_where_mutants_fail(name: str, sampler: Sampler, check: Check) -> None:
+    check(p_value(name, sampler, 10_000))
+
+
+@pytest.mark.parametrize("sampler", HARMLESS, ids=repr)
+@pytest.mark.parametrize("name", ["localization", "drift"])
+def test_what_looks_wrong_and_is_not(name: str, sampler: Sampler, check: Check) -> None:
+    check(p_value(name, sampler, 20_000))
+
+
+def test_every_speculative_sampler_has_mutants() -> None:
+    assert {mutant.of for mutant in MUTANTS} == set(SAMPLERS) - {"sequential"}

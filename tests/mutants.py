@@ -1,0 +1,371 @@
+"""Samplers that are wrong on purpose. The checks that pass the real ones must reject every one of these.
+
+Each breaks one thing, in a way that has been seen in the wild or is easy to do. HARMLESS holds changes that look just
+as wrong and are not: the reason why is part of the contract.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from drawahead.chains.base import Answer, Paths
+from drawahead.laws import Categorical, Law
+from drawahead.randomness import Purpose, Stream
+from drawahead.rounds import Fork, Thread
+from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
+from drawahead.samplers.recursive import _accepted, _after, _Drawn, _laws, _part
+from drawahead.samplers.window import Window
+
+Judged = tuple[Tensor, Tensor]
+
+
+def outright(window: Window, kept: Tensor) -> Judged:
+    """Keep so many, and draw the next step from its target as if nothing had been rejected."""
+    return kept, replace(window, width=kept).corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+def cut_before_ones(window: Window) -> Window:
+    """Control that peeks: the window ends before the first drafted 1, as the drafted tokens themselves decide."""
+    zeros = (window.guess != 1).long().cumprod(1).sum(1)
+    return replace(window, width=torch.minimum(window.width, zeros))
+
+
+# Sequential
+
+
+class SameNoiseTwice(Sequential):
+    """Steps 0 and 1 use the same noise, as do 2 and 3."""
+
+    def run(self, paths: Paths) -> Thread:
+        while len(paths):
+            one = torch.ones(len(paths), dtype=torch.int64)
+            answer: Answer = yield paths.ask(None, one, torch.zeros(len(paths), 1, dtype=torch.int64))
+            law, step = answer.target, paths.steps(1)
+            paths.commit(law.draw(law.noise(paths.stream, Purpose.VALUE, step - step % 2)), one)
+
+
+class TwoStepsAtOnce(Sequential):
+    """Draws two steps from one answer, as if they were independent."""
+
+    def run(self, paths: Paths) -> Thread:
+        while len(paths):
+            count = torch.minimum(torch.full_like(paths.room, 2), paths.room + 1)
+            one = torch.ones_like(count)
+            answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
+            law = answer.target.join(answer.after(torch.zeros_like(count), count - 1))
+            values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
+            paths.commit(values, count)
+
+
+class OneNoiseForAll(Sequential):
+    """Every sample has the noise of sample 0: each has the right law, together they do not."""
+
+    def run(self, paths: Paths) -> Thread:
+        paths.stream = Stream(Stream.of_samples(0, torch.zeros_like(paths.sample)).keys)
+        return super().run(paths)
+
+
+# Stepwise
+
+
+class TargetForResidual(Stepwise):
+    """Corrects a rejected step from the target."""
+
+    def judge(self, window: Window) -> Judged:
+        return outright(window, super().judge(window)[0])
+
+
+class ReusedUniform(Stepwise):
+    """Corrects by inverting the residual's distribution function at the very uniform that rejected."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        if not window.draft.shape[1]:
+            return kept, values
+        assert isinstance(window.target, Categorical) and isinstance(window.draft, Categorical)
+        row, at = torch.arange(len(kept)), kept.clamp(max=window.draft.shape[1] - 1)
+        residual = (window.target.log_probs[row, at].exp() - window.draft.log_probs[row, at].exp()).clamp(min=0)
+        share = residual.cumsum(1) / residual.sum(1, keepdim=True)
+        token = (share < window.uniform[row, at, None]).sum(1).clamp(max=residual.shape[1] - 1)
+        values[row, kept] = torch.where(kept == window.width, values[row, kept], token)
+        return kept, values
+
+
+class WrongRatio(Stepwise):
+    """Accepts with draft / target."""
+
+    def judge(self, window: Window) -> Judged:
+        log_ratio = window.verified.log_ratio(window.draft, window.guess)
+        kept = ((window.uniform.log() <= -log_ratio) & window.used).long().cumprod(1).sum(1)
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class PeekingStepwise(Stepwise):
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_before_ones(window))
+
+
+# Block
+
+
+def log_ratios(window: Window) -> Tensor:
+    """(rows, w + 1): log mu / nu of every prefix, from the empty one."""
+    ratio = torch.where(window.used, window.verified.log_ratio(window.draft, window.guess), 0.0)
+    return pad(ratio.cumsum(1), (1, 0))
+
+
+def capped(total: Tensor) -> Tensor:
+    """log p: every prefix's weight, p_i = min(1, p_{i-1} ratio_i)."""
+    return total - total.cummax(1).values
+
+
+def by_prefix(window: Window, log_p: Tensor, mass: Tensor) -> Judged:
+    """Block verification from the weights p_0 ... p_w and the residual masses S_0 ... S_{w-1}, right or wrong."""
+    index, width = torch.arange(log_p.shape[1]), window.width[:, None]
+    h = pad(mass / (mass + 1 - log_p[:, :-1].exp()), (0, 1))
+    passes = pad(window.uniform, (1, 0)) <= torch.where(index == width, log_p.exp(), h)
+    passes[:, 0] = True
+    kept = (passes & (index <= width)).long().mul(index + 1).amax(1) - 1
+    return kept, window.corrected(kept, log_p.gather(1, kept[:, None])[:, 0])
+
+
+class UnbrokenBlock(Block):
+    """Nothing is broken here: what the mutants below start from."""
+
+    def judge(self, window: Window) -> Judged:
+        log_p = capped(log_ratios(window))
+        return by_prefix(window, log_p, window.verified.residual_mass(window.draft, log_p[:, :-1]))
+
+
+class WeightIgnored(Block):
+    """Corrects from (target - draft)_+ whatever the weight of the prefix."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, _ = super().judge(window)
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
+
+
+class OffByOne(Block):
+    """Decides on prefix i with the residual mass of step i, not of step i + 1."""
+
+    def judge(self, window: Window) -> Judged:
+        log_p = capped(log_ratios(window))
+        mass = window.verified.residual_mass(window.draft, log_p[:, :-1])
+        return by_prefix(window, log_p, torch.cat([mass[:, :1], mass[:, :-1]], dim=1))
+
+
+class NotCapped(Block):
+    """A prefix likelier than its draft lends its surplus to later steps."""
+
+    def judge(self, window: Window) -> Judged:
+        log_p = log_ratios(window)
+        return by_prefix(window, log_p, window.verified.residual_mass(window.draft, log_p[:, :-1]))
+
+
+class StepwisePrefix(Block):
+    """The prefix that Stepwise keeps, corrected from the residual of Block."""
+
+    def judge(self, window: Window) -> Judged:
+        log_ratio = window.verified.log_ratio(window.draft, window.guess)
+        kept = ((window.uniform.log() <= log_ratio) & window.used).long().cumprod(1).sum(1)
+        return kept, window.corrected(kept, capped(log_ratios(window)).gather(1, kept[:, None])[:, 0])
+
+
+class StaleNoise(Block):
+    """Drafts again from noise that has already decided how much to keep."""
+
+    def attempt(self, rounds: int) -> int:
+        return 0
+
+
+class PeekingBlock(Block):
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_before_ones(window))
+
+
+# Coupled
+
+
+class RedrawnDisagreement(Coupled):
+    """Commits agreement and draws the first disagreement from fresh noise: agreeing values are counted twice."""
+
+    def judge(self, window: Window) -> Judged:
+        return outright(window, super().judge(window)[0])
+
+
+class OneStepTooMany(Coupled):
+    """Commits a step past the first disagreement, whose answer was given to a wrong path."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        return torch.minimum(kept + 1, window.width), values
+
+
+class GuessKept(Coupled):
+    """Commits the guess where guess and target disagree."""
+
+    def judge(self, window: Window) -> Judged:
+        kept, values = super().judge(window)
+        return kept, torch.cat([window.guess, values[:, -1:]], dim=1)
+
+
+# Recursive
+
+
+@dataclass(frozen=True)
+class UnbrokenRecursive(Recursive):
+    """Nothing is broken here: the recursion with its decisions in methods, for the mutants below to break."""
+
+    def _segment(self, paths: Paths, draft: Law, beyond: int) -> Thread:
+        size = draft.shape[1]
+        guess = draft.draw(draft.noise(paths.stream, Purpose.VALUE, paths.steps(size)))
+        if size == 1:
+            return _Drawn(guess, draft, None)
+        count = size - 1 + (beyond > 0)
+        reach = torch.zeros(1, count, dtype=torch.int64)
+        reach[0, -1] = max(0, beyond - 1)
+        answer: Answer = yield paths.ask(guess, torch.tensor([count]), reach, first=1)
+        laws = answer.target
+        target = _part(draft, 0, 1).join(_part(laws, 0, size - 1))
+        onward = _part(laws, size - 1, size).join(_after(answer, count - 1, beyond - 1)) if beyond else None
+        uniform = paths.stream.uniform(Purpose.ACCEPT, paths.steps(1))
+        if bool(uniform.log() <= target.log_ratio(draft, guess).sum()):
+            return _Drawn(guess, target, onward)
+        growth = 1 + (self.growth or 1 / max(1, math.ceil(math.log2(int(paths.length)))))
+        for r in itertools.count():
+            batch = range(math.ceil(growth**r), math.ceil(growth ** (r + 1)))
+            streams = [paths.stream.child(i, int(paths.position)) for i in batch]
+            candidates = [
+                self._candidate(paths.branch(stream), draft, beyond, i)
+                for i, stream in zip(batch, streams, strict=True)
+            ]
+            winner = yield from self.choose(candidates)
+            if winner is not None:
+                return winner
+
+    def _candidate(self, paths: Paths, draft: Law, beyond: int, index: int = 1) -> Thread:
+        size, half = draft.shape[1], (draft.shape[1] + 1) // 2
+        judge = paths.stream.uniform(Purpose.CORRECT, paths.steps(1))
+        left: _Drawn = yield from self._segment(paths, _part(draft, 0, half), beyond=size - half)
+        paths.advance(left.values, torch.tensor([half]))
+        right_draft = left.onward if left.onward is not None else (yield from _laws(paths, size - half))
+        right: _Drawn = yield from self._segment(paths, right_draft, beyond)
+        values = torch.cat([left.values, right.values], dim=1)
+        target = left.target.join(right.target)
+        accepted = self.accepts(float(judge), float(target.log_ratio(draft, values).sum()), index)
+        return _Drawn(values, target, right.onward) if accepted else None
+
+    def choose(self, candidates: list[Thread]) -> Thread:
+        winner = yield Fork(candidates, until=_accepted)
+        return None if winner is None else winner[1]
+
+    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
+        return uniform < -math.expm1(-log_ratio)
+
+
+class FirstToFinish(UnbrokenRecursive):
+    """Takes the accepted candidate that ends first: run time depends on the value."""
+
+    def choose(self, candidates: list[Thread]) -> Thread:
+        finished: list[_Drawn] = []
+
+        def racing(candidate: Thread) -> Thread:
+            drawn = yield from candidate
+            if drawn is not None:
+                finished.append(drawn)
+
+        yield Fork([racing(candidate) for candidate in candidates])
+        return finished[0] if finished else None
+
+
+class AlwaysAccepted(UnbrokenRecursive):
+    """Takes the first candidate whatever it is."""
+
+    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
+        return True
+
+
+class FlippedJudge(UnbrokenRecursive):
+    """Accepts with 1 - target / draft."""
+
+    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
+        return uniform < -math.expm1(log_ratio)
+
+
+class CappedCandidates(UnbrokenRecursive):
+    """Gives up after one candidate: the second is taken whatever it is."""
+
+    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
+        return index >= 2 or super().accepts(uniform, log_ratio, index)
+
+
+# Harmless
+
+
+class FreshNoiseEveryRound(Coupled):
+    """Exact: a step's value is its target's own draw, and whether it is reached depends on earlier steps alone.
+
+    What persisting noise buys is speed (guesses that converge) and the sequential output, not the law.
+    """
+
+    def attempt(self, rounds: int) -> int:
+        return rounds
+
+
+class PersistentStepwise(Stepwise):
+    """Exact: Stepwise decides step by step, so the noise after the first rejected step is still fresh."""
+
+    def attempt(self, rounds: int) -> int:
+        return 0
+
+
+class PeekingCoupled(Coupled):
+    """Exact: the output is the sequential one whatever is committed when."""
+
+    def judge(self, window: Window) -> Judged:
+        return super().judge(cut_before_ones(window))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken sampler, and the check that rejects it: the law of this instance, from so many draws."""
+
+    sampler: Sampler
+    instance: str
+    draws: int = 20_000
+
+    @property
+    def of(self) -> str:
+        """The registered name of the sampler it is a mutant of."""
+        return next(c.__name__.lower() for c in type(self.sampler).__mro__ if c.__module__.startswith("drawahead."))
+
+
+MUTANTS = [
+    Mutant(SameNoiseTwice(), "ising"),
+    Mutant(TwoStepsAtOnce(), "ising"),
+    Mutant(OneNoiseForAll(), "ising"),
+    Mutant(TargetForResidual(), "ising"),
+    Mutant(ReusedUniform(), "residual"),
+    Mutant(WrongRatio(), "ising"),
+    Mutant(PeekingStepwise(), "ising"),
+    Mutant(WeightIgnored(), "weights"),
+    Mutant(OffByOne(), "ising"),
+    Mutant(NotCapped(), "ising"),
+    Mutant(StepwisePrefix(), "weights"),
+    Mutant(StaleNoise(), "weights"),
+    Mutant(PeekingBlock(), "ising"),
+    Mutant(RedrawnDisagreement(), "ising"),
+    Mutant(OneStepTooMany(), "ising"),
+    Mutant(GuessKept(), "ising"),
+    Mutant(FirstToFinish(growth=5.0), "run time", 1_000),
+    Mutant(AlwaysAccepted(), "run time", 1_000),
+    Mutant(FlippedJudge(), "residual", 500),
+    Mutant(CappedCandidates(), "run time", 2_000),
+]
+HARMLESS: list[Sampler] = [FreshNoiseEveryRound(), PersistentStepwise(), PeekingCoupled()]

@@ -1,0 +1,91 @@
+"""What is exported is there, sorted, and needs nothing but torch and numpy."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import drawahead
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(drawahead.__path__, "drawahead.")
+    if not module.name.endswith("__main__")
+)
+
+BLOCKED = ("typer", "rich", "matplotlib", "scipy", "click", "pandas", "tqdm", "ray", "diffusers", "transformers")
+
+SCRIPT = f"""
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {BLOCKED!r}:
+            raise ImportError(name + " is blocked")
+
+sys.meta_path.insert(0, Blocker())
+import drawahead as da
+assert not set(sys.modules) & set({BLOCKED!r})
+for sampler in da.samplers.SAMPLERS.values():
+    if sampler.guarantee.exact:
+        assert da.sample(da.targets.Ising.grid(2, 2), 3, sampler=sampler(), seed=0).samples.shape == (3, 4)
+import drawahead.agreement
+"""
+
+
+def order(name: str) -> tuple[int, str]:
+    """Constants, then classes, then the rest: how ruff (RUF022) sorts."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+
+@pytest.mark.parametrize("name", ["drawahead", *MODULES])
+def test_exports(name: str) -> None:
+    module = importlib.import_module(name)
+    exported = getattr(module, "__all__", [])
+    assert list(exported) == sorted(set(exported), key=order)
+    assert all(hasattr(module, attribute) for attribute in exported)
+
+
+def test_the_names_other_work_relies_on() -> None:
+    assert set(drawahead.__all__) >= {
+        "HIDDEN",
+        "AnswerError",
+        "Block",
+        "Categorical",
+        "Chain",
+        "CountingOracle",
+        "Coupled",
+        "DrawaheadError",
+        "FunctionOracle",
+        "InputError",
+        "Local",
+        "Recursive",
+        "Rejection",
+        "Report",
+        "Result",
+        "Sampler",
+        "SamplingError",
+        "Sequential",
+        "Stepwise",
+        "TokenChain",
+        "TokenOracle",
+        "rejection",
+        "sample",
+        "samplers",
+        "speculative_rejection",
+        "targets",
+    }
+    assert all(not name.startswith("_") for name in drawahead.__all__)
+
+
+def test_the_core_needs_only_torch_and_numpy() -> None:
+    package = str(Path(drawahead.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={"PYTHONPATH": package}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,56 @@
+"""64 samples of 4096 steps with a window of 256 fit into 2 GiB: contexts are expanded as they are asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import drawahead
+
+LIMIT = 2 * 2**30
+ROUNDS = 5  # each full window after the first is the same size; more of them only take time
+
+SCRIPT = f"""
+import resource, sys, torch
+import drawahead as da
+
+class Enough(Exception):
+    pass
+
+def stop(report):
+    if report.rounds >= {ROUNDS}:
+        raise Enough
+
+def network(tokens):  # answers every position, as a network does
+    return torch.full((*tokens.shape, 2), 0.5).log()
+
+target = {{
+    "dense": lambda: da.targets.DenseLogistic(4096),
+    "pairs": lambda: da.targets.Pairs(4096),
+    "network": lambda: da.TokenChain(network, length=4096, vocab_size=2),
+}}[sys.argv[1]]()
+sampler = getattr(da, sys.argv[2])(window=256)
+try:
+    report = da.sample(target, 64, sampler=sampler, seed=0, on_round=stop).report
+except da.SamplingError as error:
+    assert isinstance(error.__cause__, Enough), error
+    report = error.result.report
+assert max(report.widths) == 64 * 257, report.widths
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs getrusage")
+@pytest.mark.parametrize("target", ["dense", "pairs", "network"])
+@pytest.mark.parametrize("sampler", ["Block", "Coupled"])
+def test_peak_memory(sampler: str, target: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(drawahead.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, target, sampler], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < LIMIT
