@@ -9,7 +9,7 @@ Sample sizes come from the power at LEVEL. A law at total variation d from the t
 at least m (2 d)^2 with m draws, whatever the difference looks like, so on k cells (test_exactness.py checks it):
 
     draws     cells   rejected with probability 0.99 from d =
-     3 000     81      0.105     Recursive, in CI
+     2 000     81      0.128     Recursive, in CI
     20 000     81      0.041     all others, in CI
     20 000    243      0.050
    200 000    243      0.016     marked slow
@@ -35,7 +35,7 @@ LEVEL = BUDGET / CHECKS
 
 def draws_for(sampler: Sampler, *, slow: bool = False) -> int:
     """How many draws a check takes; Recursive runs one thread a sample and gets fewer."""
-    draws = 3_000 if isinstance(sampler, Recursive) else 20_000
+    draws = 2_000 if isinstance(sampler, Recursive) else 20_000
     return 10 * draws if slow else draws
 
 

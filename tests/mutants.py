@@ -363,9 +363,9 @@ MUTANTS = [
     Mutant(RedrawnDisagreement(), "ising"),
     Mutant(OneStepTooMany(), "ising"),
     Mutant(GuessKept(), "ising"),
-    Mutant(FirstToFinish(growth=5.0), "run time", 1_000),
+    Mutant(FirstToFinish(growth=5.0), "run time", 600),
     Mutant(AlwaysAccepted(), "run time", 1_000),
     Mutant(FlippedJudge(), "residual", 500),
-    Mutant(CappedCandidates(), "run time", 2_000),
+    Mutant(CappedCandidates(), "run time", 1_500),
 ]
 HARMLESS: list[Sampler] = [FreshNoiseEveryRound(), PersistentStepwise(), PeekingCoupled()]

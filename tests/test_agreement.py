@@ -8,7 +8,14 @@ import pytest
 import torch
 from scipy import stats
 
-from drawahead.agreement import chi_square, kolmogorov, two_sample, two_sample_kolmogorov
+from drawahead.agreement import (
+    chi_square,
+    kolmogorov,
+    same_law,
+    two_sample,
+    two_sample_kolmogorov,
+    two_sample_vectors,
+)
 from drawahead.errors import InputError
 
 
@@ -59,6 +66,19 @@ def test_whole_outcomes_are_a_homogeneity_test() -> None:
     assert two_sample(first, second) == pytest.approx(expected)
 
 
+def test_vectors_are_compared_along_lines() -> None:
+    vectors = torch.randn(4000, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    one, other = vectors[:2000], vectors[2000:]
+    assert same_law(one, other) == two_sample_vectors(one, other) > 1e-3
+    shifted = other.clone()
+    shifted[:, 1, 2] += 0.3
+    assert same_law(one, shifted) < 1e-9
+    assert same_law(one, 1.2 * other) < 1e-9  # only the distance from the mean shows it clearly
+    assert same_law(one[:, :1, :1], other[:, :1, :1]) > 1e-3
+    tokens = torch.tensor([[0, 1]] * 50)
+    assert same_law(tokens, tokens) == two_sample(tokens, tokens) == 1.0
+
+
 def test_two_sample_tells_tokens_apart_whatever_their_names() -> None:
     generator = torch.Generator().manual_seed(1)
     samples = torch.randint(2, (400, 30), generator=generator)
@@ -82,6 +102,7 @@ def test_two_sample_tells_tokens_apart_whatever_their_names() -> None:
         ("same length", lambda: two_sample(torch.zeros(3, 2).long(), torch.zeros(3, 3).long())),
         ("between 0 and 1", lambda: kolmogorov(torch.tensor([0.5, 1.5]))),
         ("between 0 and 1", lambda: kolmogorov(torch.tensor([]))),
+        ("one size", lambda: two_sample_vectors(torch.rand(3, 2), torch.rand(3, 3))),
         ("NaN", lambda: two_sample_kolmogorov(torch.tensor([0.5, float("nan")]), torch.tensor([0.5]))),
     ],
 )

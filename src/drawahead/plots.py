@@ -123,7 +123,9 @@ def images(samples: Tensor, path: str | Path) -> None:
         for axes in grid.flat:
             axes.set_axis_off()
         for axes, image in zip(grid.flat, samples.tolist(), strict=False):
-            axes.imshow(image, cmap="gray", vmin=-1, vmax=1, interpolation="nearest")
+            axes.imshow(
+                image, cmap="gray", vmin=-1, vmax=1, interpolation="bicubic"
+            )  # coarse pixels are harder to read
 
 
 def _shown(cell: Mapping[str, Any]) -> bool:

@@ -68,7 +68,7 @@ def test_the_hard_instance_has_the_sizes_it_promises() -> None:
     assert oracle.members.shape == (16, 256) and oracle.vocab_size == 257
     assert sorted(oracle.members.flatten().tolist()) == list(range(4096))
     assert oracle.thresholds.diff().tolist() == [16] * 15
-    assert 0 < int(oracle.thresholds.min()) and int(oracle.thresholds.max()) < 256
+    assert int(oracle.thresholds.min()) > 0 and int(oracle.thresholds.max()) < 256
     for n in range(1, 40):
         assert HardCode(n).rows(torch.full((1, n), HIDDEN)).shape == (1, n, HardCode(n).vocab_size)
     assert not torch.equal(HardCode(64, seed=1).members, HardCode(64, seed=2).members)

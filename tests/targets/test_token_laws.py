@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -137,11 +137,11 @@ LAWS: dict[str, tuple[TokenOracle, Weight]] = {
 
 
 @pytest.fixture(params=LAWS)
-def law(request: pytest.FixtureRequest) -> Iterator[tuple[TokenOracle, Tensor]]:
+def law(request: pytest.FixtureRequest) -> tuple[TokenOracle, Tensor]:
     oracle, weight = LAWS[request.param]
     values = [weight(x) for x in itertools.product(range(oracle.vocab_size), repeat=oracle.length)]
     joint = torch.tensor(values, dtype=torch.float64)
-    yield oracle, joint / joint.sum()
+    return oracle, joint / joint.sum()
 
 
 def all_atoms(oracle: TokenOracle) -> Tensor:

@@ -104,6 +104,7 @@ class GaussianChain(Chain):
             x,
             None if self.known is None else _rows(self.known, samples, self.size),
             torch.zeros(rows, len(self.record), self.size, dtype=torch.float64, device=self.device),
+            stream,
         )
         paths.x = paths.overwritten(x[:, None], first[:, None])[:, 0]
         return paths
@@ -118,7 +119,7 @@ class GaussianChain(Chain):
 
     def check(self, num_samples: int) -> None:
         for name, given in (("start", self.start_state), ("known", self.known)):
-            if given is not None and len(given) not in (1, num_samples) and len(given) < num_samples:
+            if given is not None and 1 != len(given) < num_samples:
                 raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
 
     def empty(self, num_samples: int) -> Tensor:
@@ -151,6 +152,7 @@ class GaussianPaths(Paths):
     x: Tensor  # (rows, d) the committed state
     known: Tensor | None  # (rows, d), NaN where unknown
     recorded: Tensor  # (rows, len(record), d)
+    copies: Stream  # the noise of the known entries: a branch overwrites with the same copies as its parent
 
     @property
     def device(self) -> torch.device:
@@ -182,7 +184,7 @@ class GaussianPaths(Paths):
         if self.known is None:
             return states
         step = step.clamp(max=self.chain.steps)
-        g = self.stream.normal(Purpose.KNOWN, step, size=self.chain.size)
+        g = self.copies.normal(Purpose.KNOWN, step, size=self.chain.size)
         copy = self.plan.signal[step][..., None] * self.known[:, None] + self.plan.noise[step][..., None] * g
         return torch.where(copy.isnan(), states, copy)
 
@@ -227,7 +229,8 @@ class GaussianPaths(Paths):
     def select(self, rows: Tensor) -> None:
         self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
         rows = rows.to(self.device)
-        self.stream, self.x, self.recorded = self.stream[rows], self.x[rows], self.recorded[rows]
+        self.stream, self.copies = self.stream[rows], self.copies[rows]
+        self.x, self.recorded = self.x[rows], self.recorded[rows]
         self.known = None if self.known is None else self.known[rows]
 
     def result(self, rows: Tensor) -> Tensor:

@@ -162,10 +162,11 @@ def bench_() -> None:
 def rounds(
     quick: Annotated[bool, typer.Option("--quick", help="Up to 256 steps only: seconds instead of minutes.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for page, data and figure.", file_okay=False)] = Path("docs"),
+    workers: Annotated[int, typer.Option(min=1, help="Processes that measure side by side.")] = 2,
 ) -> None:
     """Measure rounds and queries against the length; write a page, its data and its figure."""
     with watching() as watch:
-        for path in run_rounds(out, quick=quick, watch=watch.counting):
+        for path in run_rounds(out, quick=quick, watch=watch.counting, workers=workers):
             typer.echo(f"wrote {path}")
 
 

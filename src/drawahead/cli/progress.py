@@ -34,7 +34,7 @@ class Watch:
         return on_round
 
     def counting(self, label: str, done: int, total: int) -> None:
-        """Show that `done` of `total` parts are finished, and that the part called `label` is next."""
+        """Show that `done` of `total` parts are finished, the last of them called `label`."""
         if self._progress is not None:
             self._begin(label, total)
             self._update(completed=done, detail=f"{done} of {total}")

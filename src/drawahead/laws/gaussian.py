@@ -14,7 +14,7 @@ from typing import Self, final
 
 import torch
 from torch import Tensor
-from torch.special import log_ndtr, ndtr, ndtri
+from torch.special import erfc, log_ndtr, ndtri
 
 from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
@@ -105,34 +105,40 @@ def _mass(delta: Tensor, log_weight: Tensor) -> Tensor:
 
 def _tail(z: Tensor, c: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
     """G(z): the residual's mass beyond z >= c."""
-    direct = torch.exp(log_weight + log_ndtr(delta - z)) - ndtr(-z)
+    direct = torch.exp(log_weight + log_ndtr(delta - z)) - _upper(z)
     # For small delta that is a difference of nearly equal tails. With t = z' - z the density is
     # phi(z + t) (exp(delta (z - c)) exp(delta t) - 1), whose integral is a sum of positive terms.
     past = (delta * (z - c)).clamp(max=50.0)
-    stable = torch.expm1(past) * ndtr(-z) + torch.exp(past) * _excess(z, delta)
+    stable = torch.expm1(past) * _upper(z) + torch.exp(past) * _excess(z, delta)
     return torch.where(delta < _SMALL, stable, direct).clamp(min=0)
+
+
+def _upper(z: Tensor) -> Tensor:
+    """Phi(-z). torch's own ndtr loses its digits in the tail."""
+    return torch.mul(erfc(z / math.sqrt(2)), 0.5)
 
 
 def _excess(z: Tensor, delta: Tensor) -> Tensor:
     """The integral over t > 0 of phi(z + t) (exp(delta t) - 1), for small delta: a series in it."""
     # I_k, of t^k phi(z + t): I_0 = Phi(-z), I_1 = phi(z) - z I_0, I_k = (k - 1) I_{k-2} - z I_{k-1}.
-    z = z.clamp(max=25.0)  # beyond, every term is below 1e-130
+    far = z > 25  # every term is below 1e-130
+    z = z.clamp(max=25.0)
     delta = delta.clamp(max=_SMALL)
-    before = ndtr(-z)
+    before = _upper(z)
     now = torch.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * before
     total, power = torch.zeros_like(z), torch.ones_like(z)
     for k in range(1, 9):
         power = power * delta / k
         total = total + power * now.clamp(min=0)
         before, now = now, k * before - z * now
-    return total
+    return torch.where(far, 0.0, total)
 
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
     c = _threshold(delta, log_weight)
     c = torch.where(c.isfinite(), c, 0.0)
-    goal = ndtr(-normal) * _tail(c, c, delta, log_weight)
+    goal = _upper(normal) * _tail(c, c, delta, log_weight)
     # The residual is below p times the target, so beyond `high` its tail is at most the goal.
     high = torch.maximum(c, delta - ndtri((goal * torch.exp(-log_weight)).clamp(min=1e-300)))
     low = c

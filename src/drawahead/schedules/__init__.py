@@ -1,0 +1,30 @@
+"""Schedules of Gaussian chains, as frozen values."""
+
+from drawahead.schedules.ancestral import EulerAncestral
+from drawahead.schedules.base import Plan, Schedule
+from drawahead.schedules.localization import StochasticLocalization
+from drawahead.schedules.ou import OUExponential
+from drawahead.schedules.variance_preserving import (
+    DDIM,
+    DDPM,
+    Threshold,
+    cosine_betas,
+    linear_betas,
+    scaled_linear_betas,
+    spaced,
+)
+
+__all__ = [
+    "DDIM",
+    "DDPM",
+    "EulerAncestral",
+    "OUExponential",
+    "Plan",
+    "Schedule",
+    "StochasticLocalization",
+    "Threshold",
+    "cosine_betas",
+    "linear_betas",
+    "scaled_linear_betas",
+    "spaced",
+]

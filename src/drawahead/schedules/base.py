@@ -1,0 +1,66 @@
+"""Schedules: the coefficients of a Gaussian chain, x' = A x + B m + S noise, step by step, as frozen values.
+
+Every schedule here turns noise into data by a sequence of states x_k = signal_k Y + noise_k g (in law, for the ideal
+continuous process), Y the data and g standard normal. m is the prediction of Y at x_k.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A schedule worked out: float64 tensors over the N steps."""
+
+    a: Tensor  # (N,)
+    b: Tensor  # (N,)
+    s: Tensor  # (N,); zero where the step is deterministic
+    signal: Tensor  # (N + 1,)
+    noise: Tensor  # (N + 1,)
+    time: Tensor  # (N,) what a network is told at each step
+    start: float
+    """The standard deviation of the first state."""
+    final: float = 1.0
+    """What the last state is multiplied with."""
+
+    def to(self, device: torch.device) -> Plan:
+        """The same plan with its tensors on another device."""
+        a, b, s, signal, noise, time = (
+            tensor.to(device) for tensor in (self.a, self.b, self.s, self.signal, self.noise, self.time)
+        )
+        return Plan(a, b, s, signal, noise, time, self.start, self.final)
+
+    @property
+    def tilt(self) -> Tensor:
+        """Seen from x_k, the data has the law mu(y) exp(<y, tilt x_k> - snr |y|^2 / 2), normalised (N,)."""
+        noise = self.noise[:-1]
+        return torch.where(noise > 0, self.signal[:-1] / noise**2, 1.0)
+
+    @property
+    def snr(self) -> Tensor:
+        noise = self.noise[:-1]
+        return torch.where(noise > 0, (self.signal[:-1] / noise) ** 2, 0.0)
+
+
+class Schedule(abc.ABC):
+    """What a Gaussian chain is made of, apart from its denoiser."""
+
+    @abc.abstractmethod
+    def plan(self) -> Plan:
+        """The coefficients of every step."""
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        """What is done to a prediction of Y (m, d) before it is used; part of the law."""
+        return prediction
+
+
+def falls(numbers: Sequence[float]) -> bool:
+    """Whether each number is below the one before."""
+    return all(later < earlier for earlier, later in itertools.pairwise(numbers))

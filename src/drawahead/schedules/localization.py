@@ -1,0 +1,53 @@
+"""Stochastic localization: the paper's process."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+from drawahead.errors import InputError
+from drawahead.schedules.base import Plan, Schedule
+
+
+@final
+@dataclass(frozen=True)
+class StochasticLocalization(Schedule):
+    """dX_t = E[Y | Y + g/sqrt(t) = X_t/t] dt + dB_t, from t = 0 to T = 1/delta.
+
+    The output X_T / T has the law mu * N(0, delta I), up to discretisation.
+
+    The grid is t_{i+1} + R^-2 = (1 + kappa) (t_i + R^-2): geometric beyond 1 / R^2, R the radius of the data.
+    (arXiv 2511.07869; its own grid is not public, this one gives the same number of steps up to logarithms.)
+    """
+
+    steps: int
+    radius: float = 1.0
+    delta: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "radius", "delta"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
+
+    @staticmethod
+    def for_error(eps: float, dimension: int, radius: float = 1.0, delta: float = 0.01) -> StochasticLocalization:
+        """Enough steps for total variation at most `eps` from mu * N(0, delta I), if Cov(mu) <= R^2.
+
+        TV^2 <= KL / 2 <= kappa n (1 + Lambda) / 4 with Lambda = log(1 + R^2 / delta), by Girsanov, the martingale
+        identity for E[Y | X_t], and tr Cov(Y | X_t) <= n / (t + R^-2).
+        """
+        if not 0 < eps <= 1:
+            raise InputError(f"eps must be in (0, 1], not {eps}")
+        growth = math.log1p(radius**2 / delta)
+        kappa = 4 * eps**2 / (dimension * (1 + growth))
+        return StochasticLocalization(math.ceil(growth / math.log1p(kappa)), radius, delta)
+
+    def plan(self) -> Plan:
+        growth = math.log1p(self.radius**2 / self.delta)
+        t = torch.expm1(torch.arange(self.steps + 1, dtype=torch.float64) * (growth / self.steps)) / self.radius**2
+        gap = t.diff()
+        ones = torch.ones_like(gap)
+        return Plan(ones, gap, gap.sqrt(), t, t.sqrt(), t[:-1], start=0.0, final=1 / float(t[-1]))

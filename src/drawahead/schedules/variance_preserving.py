@@ -1,0 +1,130 @@
+"""DDPM and DDIM: variance-preserving diffusions on a ladder of timesteps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.schedules.base import Plan, Schedule, falls
+
+
+def spaced(steps: int, of: int) -> tuple[int, ...]:
+    """`steps` timesteps spread evenly over `of`, from noisy to clean, for `timesteps=`."""
+    if not 1 <= steps <= of:
+        raise InputError(f"steps must be between 1 and {of}, not {steps}")
+    grid: Sequence[float] = torch.linspace(of - 1, 0, steps, dtype=torch.float64).tolist()
+    return tuple(round(t) for t in grid)
+
+
+def linear_betas(steps: int = 1000, first: float = 1e-4, last: float = 0.02) -> tuple[float, ...]:
+    """Noise variances rising linearly (Ho et al. 2020)."""
+    return tuple(torch.linspace(first, last, steps, dtype=torch.float64).tolist())
+
+
+def scaled_linear_betas(steps: int = 1000, first: float = 0.00085, last: float = 0.012) -> tuple[float, ...]:
+    """Noise standard deviations rising linearly (latent diffusion)."""
+    return tuple((torch.linspace(first**0.5, last**0.5, steps, dtype=torch.float64) ** 2).tolist())
+
+
+def cosine_betas(steps: int = 1000, largest: float = 0.999) -> tuple[float, ...]:
+    """The signal follows a squared cosine (Nichol, Dhariwal 2021)."""
+
+    def left(t: float) -> float:
+        return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
+
+    return tuple(min(1 - left((i + 1) / steps) / left(i / steps), largest) for i in range(steps))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Dynamic thresholding: clip each prediction at a quantile of its own absolute values, then rescale."""
+
+    ratio: float = 0.995
+    most: float = 1.0
+
+    def __call__(self, prediction: Tensor) -> Tensor:
+        size = prediction.abs().quantile(self.ratio, dim=-1, keepdim=True).clamp(min=1.0, max=self.most)
+        return prediction.clamp(-size, size) / size
+
+
+@dataclass(frozen=True)
+class _VariancePreserving(Schedule):
+    """Shared by DDPM and DDIM: betas, a choice of timesteps, and what is done to predictions.
+
+    `timesteps` are the ones to visit, from noisy to clean (None: all). `clip` bounds every prediction, `threshold`
+    does it dynamically; both are part of the law, and are applied to draft and target alike.
+    """
+
+    betas: tuple[float, ...] = linear_betas()
+    timesteps: tuple[int, ...] | None = None
+    clip: float | None = None
+    threshold: Threshold | None = None
+
+    def __post_init__(self) -> None:
+        if not self.betas or not all(0 < beta < 1 for beta in self.betas):
+            raise InputError("betas must be numbers between 0 and 1, at least one")
+        steps = self.timesteps
+        if steps is not None and (not steps or not falls(steps) or steps[-1] < 0 or steps[0] >= len(self.betas)):
+            raise InputError(f"timesteps must fall strictly, from at most {len(self.betas) - 1} to at least 0")
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        if self.threshold is not None:
+            return self.threshold(prediction)
+        return prediction if self.clip is None else prediction.clamp(-self.clip, self.clip)
+
+    def _levels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Timesteps (N,), and abar before and after each step (N,)."""
+        abar = torch.cumprod(1 - torch.tensor(self.betas, dtype=torch.float64), 0)
+        time = torch.tensor(self.timesteps if self.timesteps is not None else range(len(self.betas) - 1, -1, -1))
+        here = abar[time]
+        return time, here, torch.cat([here[1:], torch.ones(1, dtype=torch.float64)])
+
+    def _planned(self, a: Tensor, b: Tensor, s: Tensor, time: Tensor, here: Tensor) -> Plan:
+        levels = torch.cat([here, torch.ones(1, dtype=torch.float64)])
+        return Plan(a, b, s, levels.sqrt(), (1 - levels).sqrt(), time, start=1.0)
+
+
+@final
+@dataclass(frozen=True)
+class DDPM(_VariancePreserving):
+    """Ancestral sampling (Ho et al. 2020). `large_variance` adds beta instead of the posterior variance."""
+
+    large_variance: bool = False
+
+    def plan(self) -> Plan:
+        time, here, after = self._levels()
+        alpha = here / after
+        beta = 1 - alpha
+        a = alpha.sqrt() * (1 - after) / (1 - here)
+        b = after.sqrt() * beta / (1 - here)
+        variance = beta if self.large_variance else beta * (1 - after) / (1 - here)
+        variance = torch.where(after < 1, variance, 0.0)  # no noise on the way to the data itself
+        return self._planned(a, b, variance.sqrt(), time, here)
+
+
+@final
+@dataclass(frozen=True)
+class DDIM(_VariancePreserving):
+    """Song et al. 2021. `eta` = 1 has DDPM's noise; `eta` = 0 none at all, and then nothing can be speculated."""
+
+    eta: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.eta < 0:
+            raise InputError(f"eta must not be negative, not {self.eta}")
+
+    def plan(self) -> Plan:
+        time, here, after = self._levels()
+        s = self.eta * ((1 - after) / (1 - here)).sqrt() * (1 - here / after).sqrt()
+        if bool((s**2 > 1 - after).any()):
+            raise InputError(f"eta={self.eta} asks for more noise than a step may have; use a smaller one")
+        a = (1 - after - s**2).sqrt() / (1 - here).sqrt()
+        b = after.sqrt() - a * here.sqrt()
+        return self._planned(a, b, s, time, here)
