@@ -27,18 +27,19 @@ def sample_within(
     seed: int,
     executor: Executor | None = None,
     on_round: Callable[[Report], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Result, bool]:
     """The result of `sample`, and whether it is complete.
 
     An incomplete one has a bias that no law check should be made on: samples that finish early are not typical.
-    The clock is read between rounds, so a single long round is never cut.
+    `clock` (real time, unless another is given) is read between rounds, so a single long round is never cut.
     """
-    deadline = time.monotonic() + seconds
+    deadline = clock() + seconds
 
     def watch(report: Report) -> None:
         if on_round is not None:
             on_round(report)
-        if time.monotonic() > deadline and report.num_samples < num_samples:
+        if clock() > deadline and report.num_samples < num_samples:
             raise _OutOfTimeError
 
     try:

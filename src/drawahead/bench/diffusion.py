@@ -22,7 +22,7 @@ from drawahead.targets import GaussianMixture, GaussianTarget, Hypercube
 
 DELTA = 0.1
 FULL = Plan(sizes=(256, 512, 1024, 2048, 4096), most_samples=8, recursive_seconds=8.0)
-QUICK = Plan(sizes=(256, 512, 1024), most_samples=1, recursive_seconds=0.2)
+QUICK = Plan(sizes=(256, 512, 1024), most_samples=2, recursive_seconds=0.2)
 
 
 def _spectrum(d: int) -> GaussianTarget:
@@ -84,10 +84,10 @@ def settings() -> Iterator[DiffusionSetting]:
             yield from (DiffusionSetting(name, dimension, sampler) for sampler in SAMPLERS)
 
 
-def run(folder: Path, *, quick: bool = False, watch: Watch | None = None) -> list[Path]:
+def run(folder: Path, *, quick: bool = False, watch: Watch | None = None, workers: int = 1) -> list[Path]:
     """Measure, then write `data/diffusion.json`, `figures/diffusion.png` and `diffusion.md` under `folder`."""
     plots.check()
-    bench = measured(QUICK if quick else FULL, list(settings()), watch)
+    bench = measured(QUICK if quick else FULL, list(settings()), watch, workers)
     bench["command"] = f"drawahead bench diffusion{' --quick' if quick else ''} --out {folder}"
     bench["delta"] = DELTA
     bench["localization"] = error_table()

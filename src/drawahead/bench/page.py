@@ -34,8 +34,8 @@ _HOW_TO_READ = """\
 A *round* is one batch of oracle queries that waits for the batch before; a *query* is one conditioning. Cells are means
 over samples with their standard errors, every sample in its own random order; all samplers here are exact. *Slanted*
 numbers hold by definition: a sequential run takes n rounds, measured up to n = {sequential}. The recursion has heavy
-tails: it is run up to n = {recursive} and for {seconds:g} seconds a cell. ≥ marks a run that was stopped there, its
-unfinished samples counted with what they had used so far; - marks one that was not tried."""
+tails: it is run up to n = {recursive} and for {seconds:g} seconds of processor time a cell. ≥ marks a run that was
+stopped there, its unfinished samples counted with what they had used so far; - marks one that was not tried."""
 
 _FIXED_ORDER = """\
 The same *pairs*, x1 = x2, x3 = x4, ..., drawn left to right instead of in a random order. A draft made before a pair

@@ -42,6 +42,8 @@ Size = Annotated[
     typer.Option("--size", min=1, help="Positions of the target (side of a grid); each target has a usual size."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Sample i of a seed is always the same sample.")]
+Folder = Annotated[Path, typer.Option(help="The folder for what is written.", file_okay=False)]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that measure side by side.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
 
 
@@ -161,8 +163,8 @@ def bench_() -> None:
 @bench.command()
 def rounds(
     quick: Annotated[bool, typer.Option("--quick", help="Up to 256 steps only: seconds instead of minutes.")] = False,
-    out: Annotated[Path, typer.Option(help="The folder for page, data and figure.", file_okay=False)] = Path("docs"),
-    workers: Annotated[int, typer.Option(min=1, help="Processes that measure side by side.")] = 2,
+    out: Folder = Path("docs"),
+    workers: Workers = 2,
 ) -> None:
     """Measure rounds and queries against the length; write a page, its data and its figure."""
     with watching() as watch:
@@ -173,17 +175,18 @@ def rounds(
 @bench.command()
 def diffusion(
     quick: Annotated[bool, typer.Option("--quick", help="Few samples, up to 1024 steps.")] = False,
-    out: Annotated[Path, typer.Option(help="The folder for page, data and figure.", file_okay=False)] = Path("docs"),
+    out: Folder = Path("docs"),
+    workers: Workers = 2,
 ) -> None:
     """Measure rounds and queries on diffusions; write a page, its data and its figure."""
     with watching() as watch:
-        for path in run_diffusion(out, quick=quick, watch=watch.counting):
+        for path in run_diffusion(out, quick=quick, watch=watch.counting, workers=workers):
             typer.echo(f"wrote {path}")
 
 
 @bench.command()
 def coupled(
-    out: Annotated[Path, typer.Option(help="The folder for the figures.", file_okay=False)] = Path("docs"),
+    out: Folder = Path("docs"),
 ) -> None:
     """Draw the figures that explain why the coupled sampler is exact."""
     for path in run_coupled(out):
