@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,16 @@ class DrawaheadError(Exception):
 
 class InputError(DrawaheadError, ValueError):
     """An argument has the wrong shape, value or type."""
+
+
+def whole(name: str, value: object, least: int | None = None) -> int:
+    """`value` as an integer, or an InputError that names it."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InputError(f"{name} must be a whole number, not {value!r}")
+    number = operator.index(value)
+    if least is not None and number < least:
+        raise InputError(f"{name} must be at least {least}, not {number}")
+    return number
 
 
 class AnswerError(DrawaheadError, ValueError):

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import AnswerError, InputError
+from drawahead.errors import AnswerError, whole
 
 HIDDEN = -1
 """The token that marks a hidden position in a sequence."""
@@ -78,11 +78,9 @@ class FunctionOracle(TokenOracle):
     """A plain callable `tokens (m, n) -> log-probability rows (m, n, q)` as an oracle."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], length: int, vocab_size: int) -> None:
-        if length < 1 or vocab_size < 1:
-            raise InputError(f"length and vocab_size must be at least 1, not {length} and {vocab_size}")
         self.function = function
-        self.length = length
-        self.vocab_size = vocab_size
+        self.length = whole("length", length, 1)
+        self.vocab_size = whole("vocab_size", vocab_size, 1)
 
     def rows(self, tokens: Tensor) -> Tensor:
         return self.function(tokens)

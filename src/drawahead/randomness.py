@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from drawahead.errors import whole
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -134,7 +136,7 @@ class Stream:
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
     """The seed to use: the one given, or one drawn from `generator`, or a fresh one from the system."""
     if seed is not None:
-        return seed
+        return whole("seed", seed)
     if generator is None:
         generator = torch.Generator()
         generator.seed()

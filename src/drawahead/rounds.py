@@ -120,10 +120,14 @@ class Engine:
         except BaseException:
             self._pending = nodes
             raise
-        for node, query, cells in zip(nodes, queries, answers, strict=True):
+        for i, (node, query, cells) in enumerate(zip(nodes, queries, answers, strict=True)):
             node.query = None
-            if not node.cancelled:
-                self._run(node, query.answer(cells))
+            try:
+                if not node.cancelled:
+                    self._run(node, query.answer(cells))
+            except BaseException:
+                self._pending += nodes[i:]  # still to be closed
+                raise
         self._pending = [node for node in self._pending if not node.cancelled]
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, SamplingError
+from drawahead.errors import InputError, SamplingError, whole
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
 from drawahead.randomness import seed_from
@@ -61,10 +61,9 @@ def sample(
     If the oracle fails, `SamplingError.result` holds the samples finished before.
     """
     chain = as_chain(target)
-    if num_samples < 1:
-        raise InputError(f"num_samples must be at least 1, not {num_samples}")
-    if max_live < 1:
-        raise InputError(f"max_live must be at least 1, not {max_live}")
+    num_samples, max_live = whole("num_samples", num_samples, 1), whole("max_live", max_live, 1)
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise InputError(f"sampler must be a sampler such as Block(), not {sampler!r}")
     if executor is not None and max_batch_size is not None:
         raise InputError("give max_batch_size to the executor, not beside it")
     chain.check(num_samples)

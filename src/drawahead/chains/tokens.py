@@ -104,6 +104,11 @@ class TokenChain(Chain):
             if length is None or vocab_size is None:
                 raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
             oracle = FunctionOracle(oracle, length, vocab_size)
+        if length not in (None, oracle.length) or vocab_size not in (None, oracle.vocab_size):
+            raise InputError(
+                f"length and vocab_size are those of the oracle, {oracle.length} and {oracle.vocab_size}: "
+                "give them only with a plain callable"
+            )
         if oracle.length < 1:
             raise InputError("the oracle's length must be at least 1: an empty sequence has nothing to draw")
         self.oracle = oracle

@@ -9,7 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import whole
 from drawahead.rounds import Query
 
 
@@ -26,8 +26,8 @@ class Local:
     chunk_bytes: int = 128 * 2**20
 
     def __post_init__(self) -> None:
-        if self.max_batch_size is not None and self.max_batch_size < 1:
-            raise InputError(f"max_batch_size must be at least 1, not {self.max_batch_size}")
+        if self.max_batch_size is not None:
+            whole("max_batch_size", self.max_batch_size, 1)
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         by_oracle: dict[int, list[int]] = {}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.errors import InputError
+from drawahead.errors import whole
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.rounds import Thread
@@ -84,8 +84,8 @@ class WindowSampler(Sampler):
     pipelined: bool
 
     def __post_init__(self) -> None:
-        if self.window is not None and self.window < 1:
-            raise InputError(f"window must be at least 1 (or None to adapt it), not {self.window}")
+        if self.window is not None:  # None adapts it
+            whole("window", self.window, 1)
 
     @abc.abstractmethod
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
