@@ -107,6 +107,18 @@ class Sizes(TokenOracle):
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
 
 
+@pytest.mark.parametrize("sampler", PLAIN, ids=repr)
+def test_rereading_keeps_to_max_batch_size(sampler: Sampler) -> None:
+    """What is read again is no new query, but it is memory: the limit holds for every call of the oracle."""
+
+    class Rereading(Network):
+        rereads = True
+
+    network = Rereading(TreeIsing.random(10))
+    da.sample(network, 9, sampler=sampler, seed=0, max_batch_size=4)
+    assert max(network.sizes) <= 4
+
+
 class Asked(TokenOracle):
     """A rereading oracle that allows only what was asked in a round before."""
 
