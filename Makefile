@@ -1,7 +1,5 @@
 # Each target works on a fresh machine with Python >= 3.11, make and a package index, and a second time.
 PYTHON ?= python3
-# Tried first, for torch alone: its builds carry no CUDA libraries. Where it is out of reach the usual index serves.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 BIN := .venv/bin
 STAMP := .venv/.drawahead-installed
@@ -16,7 +14,7 @@ help:
 	@echo "make demo       draw samples, compare the samplers, write a picture to out/demo.png"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
-	@echo "make bench      measure rounds and queries; rewrites docs/rounds.md, its data and its figure"
+	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
 	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
 
 demo: $(STAMP)
@@ -33,6 +31,8 @@ test-slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/drawahead bench rounds --out docs
+	$(BIN)/drawahead bench diffusion --out docs
+	$(BIN)/drawahead bench coupled --out docs
 
 clean:
 	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -47,8 +47,5 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
-	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	  || $(PIP) install --retries 1 --timeout 15 --no-deps --index-url $(TORCH_INDEX) -c constraints.txt torch \
-	  || echo "the CPU index of torch is out of reach; using the default one"
 	$(PIP) install -c constraints.txt -e '.[all,test]'
 	@touch $@

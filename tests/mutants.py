@@ -58,7 +58,7 @@ class TwoStepsAtOnce(Sequential):
             count = torch.minimum(torch.full_like(paths.room, 2), paths.room + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
-            law = answer.target.join(answer.after(torch.zeros_like(count), count - 1))
+            law = answer.target.join((yield from answer.after(torch.zeros_like(count), count - 1)))
             values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
             paths.commit(values, count)
 

@@ -50,6 +50,7 @@ def run(
 def test_the_report_counts_what_the_oracle_saw(sampler: Sampler, door: str) -> None:
     report, counting = run(ORACLES[door](), sampler)
     assert (report.rounds, report.queries, report.passes) == (counting.calls, counting.queries, counting.passes)
+    assert report.rereads == counting.rereadings and (counting.oracle.rereads or not report.rereads)
     assert report.queries == sum(report.widths) and len(report.widths) == len(report.committed) == report.rounds
     assert report.passes <= report.queries and (counting.one_pass or report.passes == report.queries)
     assert sum(report.committed) == 12 * 12 and all(width > 0 for width in report.widths)

@@ -88,7 +88,8 @@ class FunctionOracle(TokenOracle):
 
 @final
 class CountingOracle(TokenOracle):
-    """Wraps an oracle and counts what it is really asked: `calls`, and `queries` (distinct conditionings).
+    """Wraps an oracle and counts what it is really asked: `calls`, `queries` (distinct conditionings), `passes`
+    (sequences), and apart from them `rereadings` (sequences of which more was read).
 
     It shows the engine's own count is honest; the answers pass through untouched.
     """
@@ -103,6 +104,7 @@ class CountingOracle(TokenOracle):
         self.calls = 0
         self.queries = 0
         self.passes = 0
+        self.rereadings = 0
 
     def rows(self, tokens: Tensor) -> Tensor:
         self._count(len(tokens), len(tokens))
@@ -117,6 +119,7 @@ class CountingOracle(TokenOracle):
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        self.rereadings += len(tokens)
         return self.oracle.reread(tokens, rank, row, prefix, position)
 
     def _count(self, queries: int, passes: int) -> None:

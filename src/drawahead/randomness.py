@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import whole
+from drawahead.errors import InputError, whole
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -135,6 +135,8 @@ class Stream:
 
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
     """The seed to use: the one given, or one drawn from `generator`, or a fresh one from the system."""
+    if seed is not None and generator is not None:
+        raise InputError("give seed or generator, not both")
     if seed is not None:
         return whole("seed", seed)
     if generator is None:

@@ -31,6 +31,8 @@ def rejection(target: L, draft: L, bound: float, *, seed: int = 0) -> Rejection:
 
     Takes `bound` draws on average. Raises InputError when a drawn value shows that the bound does not hold.
     """
+    if not 0 < bound < math.inf:
+        raise InputError(f"bound must be a positive number, not {bound}")
     stream, step = _addresses(target, seed)
     values, tries, open_ = (
         None,

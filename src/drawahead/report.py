@@ -23,6 +23,8 @@ class Report:
     """Conditionings asked about, over all samples."""
     passes: int
     """Sequences or states handed to the oracle; fewer than queries where one pass answers a whole path."""
+    rereads: int
+    """Sequences handed to an exact oracle again, to read more of an answer it had given; a network is never."""
     widths: tuple[int, ...]
     """Queries in each round."""
     committed: tuple[int, ...]
@@ -66,7 +68,7 @@ class Report:
 
     def __str__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"
-        speedup = self.steps / self.mean_rounds if self.sample_rounds else float("nan")
+        speedup = self.steps / self.mean_rounds if any(self.sample_rounds) else float("nan")
         lines = [
             f"{self.sampler}: {self.num_samples} samples of {self.steps} steps, {kind}, seed {self.seed}",
             f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} a sample ({speedup:.1f}x fewer)",

@@ -20,6 +20,8 @@ class Query(abc.ABC):
 
     oracle: object
     """Queries for the same oracle object are merged into one batch."""
+    at_once: bool = False
+    """True for more of an answer that was given before: it is read at once, and costs neither a round nor a query."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -85,6 +87,8 @@ class _Node:
     children: list[_Node] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
     winner: int | None = None
+    ended: int = 0
+    """How many children, from the first on, have all ended."""
     query: Query | None = None
     cancelled: bool = False
 
@@ -97,6 +101,7 @@ class Engine:
         self.rounds = 0
         self.widths: list[int] = []
         self.passes = 0
+        self.rereads = 0
         self._pending: list[_Node] = []
 
     def spawn(self, thread: Thread) -> None:
@@ -151,12 +156,15 @@ class Engine:
                     self._deliver(node.parent, node.index, stop.value, stack)
                 continue
             if isinstance(item, Fork):
-                node.fork, node.results, node.winner = item, {}, None
+                node.fork, node.results, node.winner, node.ended = item, {}, None, 0
                 node.children = [_Node(thread, node, index) for index, thread in enumerate(item.threads)]
                 if node.children:
                     stack.extend((child, None) for child in reversed(node.children))
                 else:
                     stack.append((node, [] if item.until is None else None))
+            elif item.at_once:
+                self.rereads += len(item)
+                stack.append((node, item.answer(self.executor.answer([item])[0])))
             else:
                 node.query = item
                 self._pending.append(node)
@@ -170,7 +178,9 @@ class Engine:
             for child in parent.children[index + 1 :]:
                 self._cancel(child)
         last = len(parent.children) if parent.winner is None else parent.winner + 1
-        if any(i not in parent.results for i in range(last)):
+        while parent.ended in parent.results:
+            parent.ended += 1
+        if parent.ended < last:
             return
         parent.children = []
         if fork.until is None:

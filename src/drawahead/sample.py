@@ -143,6 +143,7 @@ class _Run:
             self.engine.round()
             self.committed.append(self.tally.committed - before)
             self._collect()
+            self._trace()
             yield self.report
 
     def _admit(self) -> None:
@@ -153,21 +154,27 @@ class _Run:
         self.started = numbers.stop
         for paths, thread in self.sampler.threads(self.chain, self.seed, numbers, self.tally):
             self.live.append((self.engine.rounds, paths))
+            self.progress.update({number: [0] for number in numbers if number < _TRACED})
             self.engine.spawn(thread)
         self._collect()
 
     def _collect(self) -> None:
         for began, paths in self.live:
-            for number in (paths.sample < _TRACED).nonzero()[:, 0].tolist():
-                self.progress.setdefault(int(paths.sample[number]), []).append(int(paths.position[number]))
-            for numbers, values in paths.finished:
+            for numbers, lengths, values in paths.finished:
                 self.values[numbers] = values
                 self.sample_rounds[numbers] = self.engine.rounds - began
                 self.done += len(numbers)
-                for number in numbers[numbers < _TRACED].tolist():
-                    self.progress.setdefault(number, []).append(self.chain.steps)
+                for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+                    if number < _TRACED and length:
+                        self.progress[number].append(length)
             paths.finished = []
         self.live = [(began, paths) for began, paths in self.live if len(paths)]
+
+    def _trace(self) -> None:
+        """Note how far the first few samples have come in this round."""
+        for _, paths in self.live:
+            for row in (paths.sample < _TRACED).nonzero()[:, 0].tolist():
+                self.progress[int(paths.sample[row])].append(int(paths.position[row]))
 
     def report(self) -> Report:
         finished = self.sample_rounds >= 0
@@ -180,6 +187,7 @@ class _Run:
             rounds=self.engine.rounds,
             queries=sum(self.engine.widths),
             passes=self.engine.passes,
+            rereads=self.engine.rereads,
             widths=tuple(self.engine.widths),
             committed=tuple(self.committed),
             drafted=self.tally.drafted,

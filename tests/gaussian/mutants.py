@@ -135,8 +135,8 @@ class PeekingCoupled(Coupled):
 class DraftFromItsOwnNoise(Coupled):
     """A step's draft is the answer one step too late, which has seen that step's own noise."""
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Law:
-        law = table(super().redraft(answer, width, kept, next_width))
+    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        law = table((yield from super().redraft(answer, width, kept, next_width)))
         return Gaussian(torch.cat([law.mean[:, 1:], law.mean[:, -1:]], dim=1), law.scale)
 
 

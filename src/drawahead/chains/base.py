@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.laws import Law
 from drawahead.randomness import Stream
-from drawahead.rounds import Query
+from drawahead.rounds import Query, Thread
 
 
 @dataclass
@@ -31,9 +31,10 @@ class Answer(Protocol):
     def target(self) -> Law:
         """Column i: the law of the step at depth first + i, given the path up to it. (rows, most conditionings)."""
 
-    def after(self, depth: Tensor, width: Tensor) -> Law:
+    def after(self, depth: Tensor, width: Tensor) -> Thread:
         """Drafts for the `width` (rows,) steps that follow the step at index `depth` (rows,) of the asked ones, made
-        from the answer at that index. (rows, max width)."""
+        from the answer at that index. A generator that returns a law (rows, max width), and may read more of the
+        answer on the way, which costs no round."""
 
 
 class Paths(abc.ABC):
@@ -103,7 +104,7 @@ class Paths(abc.ABC):
         """The finished values of these rows."""
 
     def __post_init__(self) -> None:
-        self.finished: list[tuple[Tensor, Tensor]] = []
+        self.finished: list[tuple[Tensor, Tensor, Tensor]] = []  # numbers, lengths, values
         self._retire()
 
     def commit(self, values: Tensor, count: Tensor) -> Tensor:
@@ -117,7 +118,7 @@ class Paths(abc.ABC):
         live = (~done).nonzero()[:, 0]
         if len(live) < len(done):
             rows = done.nonzero()[:, 0]
-            self.finished.append((self.sample[rows], self.result(rows.to(self.device))))
+            self.finished.append((self.sample[rows], self.length[rows], self.result(rows.to(self.device))))
             self.select(live)
         return live
 

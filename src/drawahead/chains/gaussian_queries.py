@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
-from drawahead.rounds import Query
+from drawahead.rounds import Query, Thread
 
 if TYPE_CHECKING:
     from drawahead.chains.gaussian import GaussianChain
@@ -101,9 +101,10 @@ class GaussianAnswer:
         at = self._first[:, None] + torch.minimum(torch.arange(int(count.max())), count[:, None] - 1)
         return self._law(at, self.query.step[at])
 
-    def after(self, depth: Tensor, width: Tensor) -> Gaussian:
+    def after(self, depth: Tensor, width: Tensor) -> Thread:
         at = (self._first + depth)[:, None]
         ahead = 1 + torch.arange(int(width.max()))
+        yield from ()  # a prediction drafts every later step: there is nothing more to read
         return self._law(at.expand(-1, len(ahead)), self.query.step[at] + ahead)
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
 from drawahead.oracles import TokenOracle, reveal
-from drawahead.rounds import Query
+from drawahead.rounds import Query, Thread
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # on the log of a row's sum; 2e-2 for half precision
 
@@ -88,10 +88,12 @@ class TokenQuery(Query):
             rows = self.oracle.rows_at(masked, context.to(position.device), position)
         return self._normalised(rows, cell_row, cell_prefix, position)
 
-    def reread(self, row: Tensor, prefix: Tensor, step: Tensor) -> Tensor:
-        """More rows of conditionings already answered; the arguments are (cells,)."""
-        cells = self._cells(row, prefix, step)
-        return self._normalised(self.oracle.reread(self.tokens, self.rank, *cells), *cells)
+    def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
+        """More rows of one answered conditioning of each path start ... stop-1; `prefix` and `step` are (paths, w)."""
+        row = torch.arange(start, stop)[:, None].expand_as(step)
+        row, prefix, position = self._cells(row.reshape(-1), prefix.reshape(-1), step.reshape(-1))
+        tokens, rank = self.tokens[start:stop], self.rank[start:stop]
+        return self._normalised(self.oracle.reread(tokens, rank, row - start, prefix, position), row, prefix, position)
 
     def _cells(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row, prefix and position of each cell, on the device."""
@@ -144,7 +146,7 @@ class TokenAnswer:
         index = torch.minimum(torch.arange(int(self.count.max())), self.count[:, None] - 1)
         return self._take(self._cell[self.first[:, None] + index])
 
-    def after(self, depth: Tensor, width: Tensor) -> Categorical:
+    def after(self, depth: Tensor, width: Tensor) -> Thread:
         context = self.first + depth
         # Padding repeats the last step that was in reach.
         ahead = torch.minimum(1 + torch.arange(int(width.max())), self.query.reach[context][:, None])  # (rows, w)
@@ -153,9 +155,7 @@ class TokenAnswer:
         if not ahead.numel():
             return Categorical(self.rows.new_zeros(*ahead.shape, self.rows.shape[-1]))
         prefix = self.query.prefix[context][:, None].expand_as(ahead)
-        row = torch.arange(len(depth))[:, None].expand_as(ahead)
-        rows = self.query.reread(row.reshape(-1), prefix.reshape(-1), (prefix + ahead).reshape(-1))
-        return Categorical(rows.view(*ahead.shape, self.rows.shape[-1]))
+        return (yield Reread(self.query, prefix, prefix + ahead))
 
     @property
     def _cell(self) -> Tensor:
@@ -165,3 +165,43 @@ class TokenAnswer:
 
     def _take(self, cell: Tensor) -> Categorical:
         return Categorical(self.rows[cell.to(self.rows.device)])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reread(Query):
+    """More rows of one conditioning of each path, for oracles that give them cheaply."""
+
+    query: TokenQuery
+    prefix: Tensor  # (rows, w)
+    step: Tensor  # (rows, w)
+    at_once = True
+
+    @property
+    def oracle(self) -> TokenOracle:  # type: ignore[override]
+        return self.query.oracle
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def conditionings(self) -> int:
+        return 0
+
+    @property
+    def cells(self) -> int:
+        return self.step.numel()
+
+    @property
+    def item_bytes(self) -> int:
+        return self.query.item_bytes + 24 * self.oracle.vocab_size * self.step.shape[1]
+
+    @classmethod
+    def merge(cls, queries: Sequence[Self]) -> Self:
+        raise AssertionError("what is read at once is read alone")
+
+    def evaluate(self, start: int, stop: int) -> Tensor:
+        return self.query.reread(start, stop, self.prefix[start:stop], self.step[start:stop])
+
+    def answer(self, cells: Tensor) -> Categorical:
+        return Categorical(cells.view(*self.step.shape, cells.shape[-1]))

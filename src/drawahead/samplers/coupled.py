@@ -16,6 +16,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer
 from drawahead.laws import Law
+from drawahead.rounds import Thread
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 
@@ -31,10 +32,10 @@ class Refining(WindowSampler):
     def reach(self, width: Tensor, wish: Tensor) -> Tensor:
         return torch.where(torch.arange(wish.shape[1]) == width[:, None], wish, 0)  # only the last answer drafts ahead
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Law:
+    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
         """Each step's newest answer: its own where the window had one, else the window's last."""
         target = answer.target
-        ahead = answer.after(width, next_width)
+        ahead: Law = yield from answer.after(width, next_width)
         column = kept[:, None] + 1 + torch.arange(ahead.shape[1])
         beyond = target.shape[1] + column - width[:, None] - 1
         column = torch.where(column <= width[:, None], column, beyond).clamp_(max=target.shape[1] + ahead.shape[1] - 1)

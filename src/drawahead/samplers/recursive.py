@@ -73,7 +73,9 @@ class Recursive(Sampler):
         answer: Answer = yield paths.ask(guess, torch.tensor([count]), reach, first=1)
         laws = answer.target
         target = _part(draft, 0, 1).join(_part(laws, 0, size - 1))
-        onward = _part(laws, size - 1, size).join(_after(answer, count - 1, beyond - 1)) if beyond else None
+        onward: Law | None = None
+        if beyond:
+            onward = _part(laws, size - 1, size).join((yield from _after(answer, count - 1, beyond - 1)))
         paths.tally.drafted += size
         uniform = paths.stream.uniform(Purpose.ACCEPT, paths.steps(1))
         if bool(uniform.log() <= target.log_ratio(draft, guess).sum()):
@@ -108,11 +110,11 @@ def _laws(paths: Paths, size: int) -> Thread:
     """One query: the laws of the next `size` steps, all from the answer at the current position."""
     one = torch.ones(1, dtype=torch.int64)
     answer: Answer = yield paths.ask(None, one, (one * size - 1)[:, None])
-    return answer.target.join(_after(answer, 0, size - 1))
+    return answer.target.join((yield from _after(answer, 0, size - 1)))
 
 
-def _after(answer: Answer, depth: int, width: int) -> Law:
-    return answer.after(torch.tensor([depth]), torch.tensor([width]))
+def _after(answer: Answer, depth: int, width: int) -> Thread:
+    return (yield from answer.after(torch.tensor([depth]), torch.tensor([width])))
 
 
 def _part(law: Law, start: int, stop: int) -> Law:

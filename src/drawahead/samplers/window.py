@@ -99,9 +99,9 @@ class WindowSampler(Sampler):
         """For how many steps each conditioning must be able to draft; column i of `wish` holds if i are kept."""
         return wish
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Law:
-        """The next window's draft: here, from the answer at the last kept step."""
-        return answer.after(kept, next_width)
+    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        """The next window's draft, a law: here, from the answer at the last kept step."""
+        return (yield from answer.after(kept, next_width))
 
     def room(self, paths: Paths) -> Tensor:
         """How many steps may be drafted (rows,)."""
@@ -121,7 +121,7 @@ class WindowSampler(Sampler):
     def run(self, paths: Paths) -> Thread:
         draft = paths.no_draft()
         width = torch.zeros(len(paths), dtype=torch.int64)
-        wish = torch.full_like(width, self.first_width(int(paths.length.max()) if len(paths) else 1))
+        wish = torch.tensor([self.first_width(steps) for steps in paths.length.tolist()], dtype=torch.int64)
         rounds = 0
         while len(paths):
             most = draft.shape[1]
@@ -144,7 +144,7 @@ class WindowSampler(Sampler):
             ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
             following = torch.zeros_like(width)
             following[live] = torch.minimum(ready[live], self.room(paths))
-            draft = self.redraft(answer, width, kept, following)
+            draft = yield from self.redraft(answer, width, kept, following)
             if len(live) < len(width):
                 draft = draft[live.to(paths.device)[:, None], torch.arange(draft.shape[1], device=paths.device)[None]]
             width, wish = following[live], wish[live]

@@ -44,7 +44,7 @@ class Stretch:
     drawn: Tensor
     """(r, w) their tokens. Padded with HIDDEN."""
     asked: Tensor
-    """(r, k) positions whose rows some cell asks for. Padded with 0."""
+    """(r, k) positions whose rows some cell asks for, in the order in which they are drawn. Padded with 0."""
     row: Tensor
     slot: Tensor
     """(p,) the cell's place in `asked[row]`."""
@@ -56,8 +56,11 @@ def stretches(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, positio
     r, n = tokens.shape
     first = torch.full((r,), n).scatter_reduce(0, row, prefix, "amin")
     last = torch.zeros(r, dtype=torch.long).scatter_reduce(0, row, prefix, "amax")
+    step_of = rank[row, position]  # positions are asked in the order in which they are drawn
     is_asked = torch.zeros(r, n, dtype=torch.bool)
-    is_asked[row, position] = True
+    is_asked[row, step_of] = True
+    position_of = torch.zeros(r, n, dtype=torch.long)
+    position_of[row, step_of] = position
     place = is_asked.cumsum(1) - 1  # (r, n)
     width, reach = (last - first).clamp_(min=0), is_asked.sum(1)
     by_width = width.argsort(descending=True)
@@ -81,7 +84,7 @@ def stretches(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, positio
         places = place[some]
         asked = torch.zeros(len(some), int(reach[some].max()), dtype=torch.long)
         i, j = is_asked[some].nonzero(as_tuple=True)
-        asked[i, places[i, j]] = j
+        asked[i, places[i, j]] = position_of[some][i, j]
         yield Stretch(
             cells=cells,
             base=torch.where(ranks < low, known, -1),
@@ -89,7 +92,7 @@ def stretches(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, positio
             drawn=drawn,
             asked=asked,
             row=own,
-            slot=places[own, position[cells]],
+            slot=places[own, step_of[cells]],
             depth=prefix[cells] - low[own, 0],
         )
         start += size
