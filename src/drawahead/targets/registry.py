@@ -50,7 +50,7 @@ TARGETS: dict[str, NamedTarget] = {
         NamedTarget("ising", "Ising model on a size x size grid, coupling 0.4", 4, lambda n: Ising(n, n), False),
         NamedTarget("table", "random joint law on binary tokens", 8, Table.random, False),
         NamedTarget("dense", "dense weak-coupling logistic model, beta 1", 64, DenseLogistic),
-        NamedTarget("hard", "hidden Reed-Solomon blocks, hard for every sampler", 64, HardCode),
+        NamedTarget("hard", "our hard instance: hidden Reed-Solomon blocks", 64, HardCode),
     )
 }
 
