@@ -233,7 +233,9 @@ class UnbrokenRecursive(Recursive):
         answer: Answer = yield paths.ask(guess, torch.tensor([count]), reach, first=1)
         laws = answer.target
         target = _part(draft, 0, 1).join(_part(laws, 0, size - 1))
-        onward = _part(laws, size - 1, size).join(_after(answer, count - 1, beyond - 1)) if beyond else None
+        onward: Law | None = None
+        if beyond:
+            onward = _part(laws, size - 1, size).join((yield from _after(answer, count - 1, beyond - 1)))
         uniform = paths.stream.uniform(Purpose.ACCEPT, paths.steps(1))
         if bool(uniform.log() <= target.log_ratio(draft, guess).sum()):
             return _Drawn(guess, target, onward)
