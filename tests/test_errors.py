@@ -189,7 +189,9 @@ def test_rows_of_known_positions_are_never_read(sampler: Sampler) -> None:
     def rows(tokens: Tensor) -> Tensor:
         return torch.where((tokens == HIDDEN)[..., None], fair(tokens), float("nan"))
 
-    da.sample(TokenChain(rows, length=6, vocab_size=2, evidence=[HIDDEN] * 4 + [1, 0]), 20, sampler=sampler, seed=0)
+    chain = TokenChain(rows, length=6, vocab_size=2, evidence=[HIDDEN] * 4 + [1, 0])
+    samples = da.sample(chain, 20, sampler=sampler, seed=0).samples
+    assert bool((samples[:, 4:] == torch.tensor([1, 0])).all()) and bool((samples >= 0).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
