@@ -15,7 +15,18 @@ from torch import Tensor
 import drawahead as da
 from drawahead import DDIM, DDPM, EulerAncestral, GaussianChain, InputError, OUExponential, StochasticLocalization
 from drawahead.bench.localization import DIMENSIONS, ERRORS, error_table, measured_error
-from drawahead.schedules import Plan, Schedule, Threshold, cosine_betas, linear_betas, scaled_linear_betas, spaced
+from drawahead.schedules import (
+    Given,
+    Plan,
+    Schedule,
+    Threshold,
+    cosine_betas,
+    ddim_steps,
+    ddpm_steps,
+    linear_betas,
+    scaled_linear_betas,
+    spaced,
+)
 
 BETAS = linear_betas(20, 0.01, 0.4)
 SUBSET = (19, 12, 7, 3, 0)
@@ -94,6 +105,19 @@ def test_ddim_without_noise_is_deterministic() -> None:
     signal, next_signal, noise, next_noise = levels(plan)
     assert not plan.s.any()
     assert close(plan.a, next_noise / noise) and close(plan.b, next_signal - signal * next_noise / noise)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
+def test_steps_between_any_levels(eta: float) -> None:
+    """From no signal at all, to where the next step does not set out from, and to nowhere."""
+    here = torch.tensor([0.0, 0.3, 0.9], dtype=torch.float64)
+    after = torch.tensor([0.2, 0.8, 0.9], dtype=torch.float64)
+    time, noisy = torch.tensor([9, 5, 0]), torch.tensor([True, True, True])
+    for plan in (ddim_steps(time, here, after, eta), ddpm_steps(time, here, after, noisy, large_variance=False)):
+        assert close(plan.a * here.sqrt() + plan.b, after.sqrt())
+        assert close(plan.a**2 * (1 - here) + plan.s**2, 1 - after)
+        assert close(plan.signal**2, torch.cat([here, after[-1:]])) and Given(plan).plan() is plan
+    assert float(plan.a[2]) == 1 and float(plan.b[2]) == float(plan.s[2]) == 0
 
 
 def test_ddim_noise_is_in_proportion_to_eta() -> None:

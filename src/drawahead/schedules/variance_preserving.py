@@ -85,10 +85,6 @@ class _VariancePreserving(Schedule):
         here = abar[time]
         return time, here, torch.cat([here[1:], torch.ones(1, dtype=torch.float64)])
 
-    def _planned(self, a: Tensor, b: Tensor, s: Tensor, time: Tensor, here: Tensor) -> Plan:
-        levels = torch.cat([here, torch.ones(1, dtype=torch.float64)])
-        return Plan(a, b, s, levels.sqrt(), (1 - levels).sqrt(), time, start=1.0)
-
 
 @final
 @dataclass(frozen=True)
@@ -99,13 +95,8 @@ class DDPM(_VariancePreserving):
 
     def plan(self) -> Plan:
         time, here, after = self._levels()
-        alpha = here / after
-        beta = 1 - alpha
-        a = alpha.sqrt() * (1 - after) / (1 - here)
-        b = after.sqrt() * beta / (1 - here)
-        variance = beta if self.large_variance else beta * (1 - after) / (1 - here)
-        variance = torch.where(after < 1, variance, 0.0)  # no noise on the way to the data itself
-        return self._planned(a, b, variance.sqrt(), time, here)
+        noisy = after < 1  # no noise on the way to the data itself
+        return ddpm_steps(time, here, after, noisy, large_variance=self.large_variance)
 
 
 @final
@@ -121,10 +112,29 @@ class DDIM(_VariancePreserving):
             raise InputError(f"eta must not be negative, not {self.eta}")
 
     def plan(self) -> Plan:
-        time, here, after = self._levels()
-        s = self.eta * ((1 - after) / (1 - here)).sqrt() * (1 - here / after).sqrt()
-        if bool((s**2 > 1 - after).any()):
-            raise InputError(f"eta={self.eta} asks for more noise than a step may have; use a smaller one")
-        a = (1 - after - s**2).sqrt() / (1 - here).sqrt()
-        b = after.sqrt() - a * here.sqrt()
-        return self._planned(a, b, s, time, here)
+        return ddim_steps(*self._levels(), self.eta)
+
+
+def ddpm_steps(time: Tensor, here: Tensor, after: Tensor, noisy: Tensor, *, large_variance: bool) -> Plan:
+    """DDPM steps between any levels: abar before and after each one, and which of them add noise, all (N,)."""
+    alpha = here / after
+    beta = 1 - alpha
+    a = alpha.sqrt() * (1 - after) / (1 - here)
+    b = after.sqrt() * beta / (1 - here)
+    variance = beta if large_variance else beta * (1 - after) / (1 - here)
+    return _planned(a, b, torch.where(noisy, variance, 0.0).sqrt(), time, here, after)
+
+
+def ddim_steps(time: Tensor, here: Tensor, after: Tensor, eta: float) -> Plan:
+    """DDIM steps between any levels: abar before and after each one (N,)."""
+    s = eta * ((1 - after) / (1 - here)).sqrt() * (1 - here / after).sqrt()
+    kept = 1 - after - s**2  # the variance a step keeps
+    if bool((kept < -1e-12).any()):
+        raise InputError(f"eta={eta} asks for more noise than a step may have; use a smaller one")
+    a = kept.clamp(min=0).sqrt() / (1 - here).sqrt()
+    return _planned(a, after.sqrt() - a * here.sqrt(), s, time, here, after)
+
+
+def _planned(a: Tensor, b: Tensor, s: Tensor, time: Tensor, here: Tensor, after: Tensor) -> Plan:
+    levels = torch.cat([here, after[-1:]])
+    return Plan(a, b, s, levels.sqrt(), (1 - levels).sqrt(), time, start=1.0)
