@@ -1,0 +1,65 @@
+"""Masked language models of transformers: BERT, RoBERTa, ALBERT, ESM and their kin.
+
+    lm = MaskedLM(model, tokenizer, temperature=0.9)
+    result = drawahead.sample(lm.chain("The [MASK] sat on the [MASK]."), 10)
+    lm.text(result.samples)
+
+Such a model gives the law of every hidden token given the known ones. These laws need not fit one joint law, so what
+is drawn is the chain-rule law along each sample's order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.adapters._language import LanguageModel, LanguageOracle
+from drawahead.adapters._network import Network, activation_bytes
+from drawahead.errors import InputError
+from drawahead.oracles import HIDDEN
+
+
+@final
+class MaskedLM(LanguageModel):
+    """A masked language model and its tokenizer, as chains to draw from.
+
+    `model` is any `AutoModelForMaskedLM`, `tokenizer` the one it was trained with. `temperature`, `top_k` and `top_p`
+    shape the law itself, so that every sampler draws from the same one. Special tokens are never drawn, nor are those
+    of `forbid` (tokens or their numbers).
+
+    The model is put into evaluation mode, and stays where it is: device and dtype are the model's.
+    """
+
+    def oracle(self, length: int, *, padded: bool = True) -> MaskedOracle:
+        return MaskedOracle(self, length, padded)
+
+    def _network(self) -> Network:
+        if "perm_mask" in inspect.signature(self.model.forward).parameters:
+            raise InputError(f"model {type(self.model).__name__} is a permutation model: use PermutationLM")
+        ids = torch.tensor([[0, self.mask, 0], [self.mask, 0, self.mask]], device=self.device)
+        with torch.no_grad():
+            return Network(self.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+
+@final
+class MaskedOracle(LanguageOracle):
+    """One forward pass a conditioning. Pad tokens are hidden from attention."""
+
+    def __init__(self, language_model: MaskedLM, length: int, padded: bool = True) -> None:
+        super().__init__(language_model, length, padded)
+        self.bytes_per_query = activation_bytes(language_model.network, length)
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return self._law(self._inputs(tokens))
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        return self._law(self._inputs(tokens), context, position)
+
+    def _inputs(self, tokens: Tensor) -> dict[str, Any]:
+        lm = self.language_model
+        ids = torch.where(tokens == HIDDEN, lm.mask, tokens)
+        # Without a mask transformers need not look whether it hides anything, which would wait for the device.
+        return {"input_ids": ids, "attention_mask": (ids != lm.pad).long() if self.padded else None}
