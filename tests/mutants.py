@@ -20,7 +20,7 @@ from drawahead.randomness import Purpose, Stream
 from drawahead.rounds import Fork, Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
 from drawahead.samplers.recursive import _accepted, _after, _Drawn, _laws, _part
-from drawahead.samplers.window import Window
+from drawahead.samplers.window import Window, WindowSampler
 
 Judged = tuple[Tensor, Tensor]
 
@@ -194,6 +194,8 @@ class PeekingBlock(Block):
 
 class RedrawnDisagreement(Coupled):
     """Commits agreement and draws the first disagreement from fresh noise: agreeing values are counted twice."""
+
+    more_noise = WindowSampler.more_noise
 
     def judge(self, window: Window) -> Judged:
         return outright(window, super().judge(window)[0])

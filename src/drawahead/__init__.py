@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, samplers, schedules, targets
+from drawahead import adapters, networks, samplers, schedules, targets
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -18,7 +18,7 @@ from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracl
 from drawahead.rejection import Rejection, rejection, speculative_rejection
 from drawahead.report import Report
 from drawahead.sample import Result, sample
-from drawahead.samplers import Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
+from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
 from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
 
 __version__ = "0.1.0"
@@ -28,6 +28,7 @@ __all__ = [
     "DDPM",
     "HIDDEN",
     "AnswerError",
+    "Auto",
     "Block",
     "Categorical",
     "Chain",
@@ -61,6 +62,7 @@ __all__ = [
     "from_epsilon",
     "from_score",
     "from_velocity",
+    "networks",
     "rejection",
     "sample",
     "samplers",

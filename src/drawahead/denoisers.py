@@ -11,9 +11,10 @@ import abc
 from collections.abc import Callable
 from typing import final
 
+import torch
 from torch import Tensor
 
-from drawahead.schedules import Schedule
+from drawahead.schedules import Plan, Schedule
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 Network = Callable[[Tensor, Tensor], Tensor]
@@ -36,12 +37,11 @@ class DenoisingTarget(abc.ABC):
 
     def denoiser(self, schedule: Schedule) -> Denoiser:
         """This target as a denoiser for a schedule."""
-        plan = schedule.plan()
-        tilt, snr = plan.tilt, plan.snr
+        plans = _Plans(schedule)
 
         def denoise(x: Tensor, k: Tensor) -> Tensor:
-            flat = x.flatten(1).double()
-            return self.mean(tilt.to(x.device)[k, None] * flat, snr.to(x.device)[k]).view(x.shape)
+            plan = plans[x.device]
+            return self.mean(plan.tilt[k, None] * x.flatten(1).double(), plan.snr[k]).view(x.shape)
 
         return denoise
 
@@ -69,17 +69,27 @@ def from_score(network: Network, schedule: Schedule) -> Denoiser:
 def _converted(
     network: Network, schedule: Schedule, convert: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ) -> Denoiser:
-    plan = schedule.plan()
+    plans = _Plans(schedule)
 
     def denoise(x: Tensor, k: Tensor) -> Tensor:
-        here = k.to(plan.time.device)
-        output = network(x, plan.time[here].to(x.device))
-        level = [
-            values[here].to(x.device).view(-1, *(1,) * (x.dim() - 1)) for values in (plan.signal, plan.noise)
-        ]  # float64: the conversion loses nothing to the network's dtype
-        return convert(x.double(), output.double(), *level)
+        plan = plans[x.device]
+        output = network(x, plan.time[k])
+        # In float64: the conversion loses nothing to the network's dtype.
+        signal, noise = (values[k].view(-1, *(1,) * (x.dim() - 1)) for values in (plan.signal, plan.noise))
+        return convert(x.double(), output.double(), signal, noise)
 
     return denoise
+
+
+class _Plans(dict[torch.device, Plan]):
+    """A schedule's plan on every device that asks: it is carried over once, not with every call."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+
+    def __missing__(self, device: torch.device) -> Plan:
+        self[device] = self.schedule.plan().to(device)
+        return self[device]
 
 
 @final

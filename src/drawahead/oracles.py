@@ -62,6 +62,16 @@ class TokenOracle(abc.ABC):
         pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
         return self.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
 
+    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        """`chain_rows` for as many cells of every path: `prefix` and `position` (r, c) -> (r, c, q).
+
+        Each cell's prefix is the rank of its own position, or the last prefix asked of its path. Shapes are all this
+        may depend on, so that it can be captured: nothing may be read back from the device.
+        """
+        row = torch.arange(len(tokens), device=tokens.device).repeat_interleave(prefix.shape[1])
+        cells = self.chain_rows(tokens, rank, row, prefix.reshape(-1), position.reshape(-1))
+        return cells.view(*prefix.shape, self.vocab_size)
+
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         """More rows of conditionings that `chain_rows` or `rows_at` has answered before; arguments of `chain_rows`.
 
@@ -103,6 +113,8 @@ class CountingOracle(TokenOracle):
         self.device = oracle.device
         self.one_pass = oracle.one_pass
         self.rereads = oracle.rereads
+        if hasattr(oracle, "bytes_per_query"):
+            self.bytes_per_query = oracle.bytes_per_query
         self.calls = 0
         self.queries = 0
         self.passes = 0
@@ -119,6 +131,10 @@ class CountingOracle(TokenOracle):
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         self._count(len(torch.unique_consecutive(torch.stack([row, prefix]), dim=1)[0]), len(tokens))
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
+
+    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        self._count(len(torch.unique(prefix[0])) * len(tokens), len(tokens))
+        return self.oracle.path_rows(tokens, rank, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         self.rereadings += len(tokens)

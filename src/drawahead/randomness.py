@@ -102,7 +102,7 @@ class Stream:
     def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
-        if len(self.keys) == 1 and blocks <= _FEW:
+        if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
         else:
             words = self._many(purpose, step, attempt, width, numpy=step.device.type == "cpu" and blocks <= _SMALL)

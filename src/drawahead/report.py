@@ -11,6 +11,8 @@ class Report:
     """The cost of one run, counted by the engine."""
 
     sampler: str
+    choice: str
+    """Why `Auto` chose this sampler; empty if it was asked for."""
     exact: bool
     seed: int
     num_samples: int
@@ -23,6 +25,8 @@ class Report:
     """Conditionings asked about, over all samples."""
     passes: int
     """Sequences or states handed to the oracle; fewer than queries where one pass answers a whole path."""
+    probes: int
+    """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
     rereads: int
     """Sequences handed to an exact oracle again, to read more of an answer it had given; a network is never."""
     widths: tuple[int, ...]
@@ -71,11 +75,13 @@ class Report:
         speedup = self.steps / self.mean_rounds if any(self.sample_rounds) else float("nan")
         lines = [
             f"{self.sampler}: {self.num_samples} samples of {self.steps} steps, {kind}, seed {self.seed}",
+            *([f"  chosen      {self.choice}"] if self.choice else []),
             f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} a sample ({speedup:.1f}x fewer)",
-            f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} a sample",
+            f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} a sample"
+            + (f" ({self.probes} more to choose)" if self.probes else ""),
             f"  acceptance  {self.acceptance:.1%} of {self.drafted} drafted steps" if self.drafted else "  no drafts",
             f"  seconds     {self.seconds:.3f}, of which oracle {self.oracle_seconds:.3f}",
         ]
         if self.candidates:
-            lines.insert(4, f"  candidates  {self.candidates} for rejected segments")
+            lines.insert(-1, f"  candidates  {self.candidates} for rejected segments")
         return "\n".join(lines)

@@ -15,7 +15,7 @@ from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.rounds import Thread
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
-from drawahead.samplers.window import Window, leading
+from drawahead.samplers.window import Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored
 
 Judged = tuple[Tensor, Tensor]
@@ -120,6 +120,8 @@ class OneStepTooMany(Coupled):
 class RejectedTwice(Coupled):
     """Draws a rejected step again from its target: what is kept is then counted twice."""
 
+    more_noise = WindowSampler.more_noise
+
     def judge(self, window: Window) -> Judged:
         kept, _ = super().judge(window)
         return kept, replace(window, width=kept).corrected(kept, torch.zeros(len(kept), dtype=torch.float64))
@@ -135,8 +137,8 @@ class PeekingCoupled(Coupled):
 class DraftFromItsOwnNoise(Coupled):
     """A step's draft is the answer one step too late, which has seen that step's own noise."""
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        law = table((yield from super().redraft(answer, width, kept, next_width)))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        law = table((yield from super().redraft(answer, draft, width, kept, next_width)))
         return Gaussian(torch.cat([law.mean[:, 1:], law.mean[:, -1:]], dim=1), law.scale)
 
 

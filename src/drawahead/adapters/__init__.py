@@ -13,7 +13,7 @@ _HOMES = {
     "DrawaheadPipeline": "diffusers",
 }
 
-__all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinMPNN", "from_diffusers"]  # noqa: F822
+__all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinMPNN", "from_diffusers"]
 
 
 def __getattr__(name: str) -> Any:

@@ -110,6 +110,13 @@ class ProteinMPNN(TokenOracle):
             logits = self.decoder.ask(tables, rank, row, prefix, position)
         return self._law(logits, self._offset[position])
 
+    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        rank = self._ranked(rank)
+        seen = torch.minimum(rank, prefix.amax(1, keepdim=True))  # as above: no earlier prefix is drafted from
+        logits, _ = self.decoder.decode(tokens, rank, seen)
+        logits = logits.gather(1, position[..., None].expand(-1, -1, logits.shape[-1]))
+        return self._law(logits, self._offset[position])
+
     def _ranked(self, rank: Tensor) -> Tensor:
         """Ranks (r, n) in which evidence comes first, each residue at its own place."""
         return torch.where(rank < 0, self._place, rank)

@@ -36,6 +36,10 @@ class Answer(Protocol):
         from the answer at that index. A generator that returns a law (rows, max width), and may read more of the
         answer on the way, which costs no round."""
 
+    def leaning(self, draft: Law) -> Law:
+        """`target` as drafts for the same steps next time, where they may start from other states. `draft` (rows, most
+        conditionings - 1) is what this round went by: where both have been asked, they tell how answers change."""
+
 
 class Paths(abc.ABC):
     """A batch of samples under way. Rows leave as they finish; `rows` below is the number still live.
@@ -73,11 +77,20 @@ class Paths(abc.ABC):
 
     def steps(self, width: int) -> Tensor:
         """The next `width` step numbers of each row, on the device (rows, width)."""
-        return (self.position[:, None] + torch.arange(width)).to(self.device)
+        return (self.position[:, None] + torch.arange(width, device=self.position.device)).to(self.device)
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether asking about a whole path costs no more than asking about one step of it."""
+        return False
 
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""
+
+    def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        """The values of a draft along its own path, and the laws they were really drawn from."""
+        return draft.draw(noise), draft
 
     @abc.abstractmethod
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> Query:

@@ -16,9 +16,11 @@ from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.denoisers import Denoiser, DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.laws import Gaussian
+from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule, StochasticLocalization
+
+_LEAST = 1e-80  # stands for an A of zero, so that states can be worked out by division
 
 
 @final
@@ -64,8 +66,11 @@ class GaussianChain(Chain):
         plan = schedule.plan()
         self.plan = plan.to(self.device)
         self.log_scale = torch.nn.functional.pad(
-            plan.a.abs().log().cumsum(0), (1, 0)
+            plan.a.clamp(min=_LEAST).log().cumsum(0), (1, 0)
         )  # of the product of A's, (N + 1,)
+        signal = self.plan.signal[:-1]
+        # No increment can change faster with the state than if the state told the data outright.
+        self.steepest = torch.where(signal > 0, self.plan.b / torch.where(signal > 0, signal, 1.0), 0.0)
         self.start_state = None if start is None else self._entries("start", start)
         self.known = None if known is None else self._entries("known", known)
         self.record = tuple(record)
@@ -190,20 +195,43 @@ class GaussianPaths(Paths):
 
     def states(self, values: Tensor) -> Tensor:
         """The states after 0, 1, ... of the increments `values` (rows, w, d) -> (rows, w + 1, d)."""
+        return self.overwritten(self._rolled(self._a(values.shape[1]), values), self.steps(values.shape[1] + 1))
+
+    def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        if not isinstance(draft, Gaussian) or draft.slope is None or draft.anchor is None:
+            return super().follow(draft, noise)
+        slope = draft.slope.nan_to_num(0.0)[..., None]
+        unmoved = draft.mean - slope * draft.anchor
+        rolled = self._rolled(self._a(noise.shape[1]) + slope, torch.addcmul(unmoved, draft.scale[..., None], noise))
+        return super().follow(Gaussian(torch.addcmul(unmoved, slope, rolled[:, :-1]), draft.scale), noise)
+
+    def _a(self, width: int) -> Tensor:
+        """The next A's (rows, w, 1); 1 in the padding beyond the last step."""
+        step = self.steps(width)
+        a = self.plan.a[step.clamp(max=self.chain.steps - 1)].clamp(min=_LEAST)
+        return torch.where(step < self.chain.steps, a, 1.0)[..., None]
+
+    def _rolled(self, a: Tensor, values: Tensor) -> Tensor:
+        """The states x' = a x + value, one after another (rows, w + 1, d); `a` (rows, w, 1) is at least the chain's."""
         width = values.shape[1]
-        a = self.plan.a[self.steps(width).clamp(max=self.chain.steps - 1)][..., None]  # (rows, w, 1)
-        end = (self.position + width).clamp(max=self.chain.steps)
-        if bool((self.chain.log_scale[end] - self.chain.log_scale[self.position] > -200).all()):
-            # x_i = P_i (x + sum_{j < i} z_j / P_{j+1}), P_i the product of the first i A's
+        if self._divides(width):
+            # x_i = P_i (x + sum_{j < i} z_j / P_{j+1}), P_i the product of the first i a's
             scale = a.cumprod(1)
             later = (values / scale).cumsum_(1).add_(self.x[:, None]).mul_(scale)
-        else:  # a product too small to divide by, or zero
+        else:
             later = torch.empty_like(values)
             x = self.x
             for i in range(width):
                 x = torch.addcmul(values[:, i], a[:, i], x)
                 later[:, i] = x
-        return self.overwritten(torch.cat([self.x[:, None], later], dim=1), self.steps(width + 1))
+        return torch.cat([self.x[:, None], later], dim=1)
+
+    def _divides(self, width: int) -> bool:
+        """Whether no product of A's over a window is too small to divide by, or zero."""
+        if self.position.is_cuda:  # not to be read from here; `fixed` has checked it for every window
+            return True
+        end = (self.position + width).clamp(max=self.chain.steps)
+        return bool((self.chain.log_scale[end] - self.chain.log_scale[self.position] > -200).all())
 
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> GaussianQuery:
         states = self.x[:, None] if guess is None else self.states(guess)

@@ -107,6 +107,16 @@ class GaussianAnswer:
         yield from ()  # a prediction drafts every later step: there is nothing more to read
         return self._law(at.expand(-1, len(ahead)), self.query.step[at] + ahead)
 
+    def leaning(self, draft: Gaussian) -> Gaussian:
+        """Each answer with the slope of a secant: through it and the answer that the draft went by."""
+        target = self.target
+        count, width = self.query.count, draft.shape[1]
+        column = torch.minimum(torch.arange(target.shape[1]), count[:, None] - 1)
+        at = self._first[:, None] + column
+        device = self.predictions.device
+        states, step = self.query.state[at.to(device)], self.query.step[at].to(device)
+        return leaning(target, states, draft, self.query.oracle.steepest[step[:, :width]], self.query.free)
+
     @property
     def _first(self) -> Tensor:
         return self.query.count.cumsum(0) - self.query.count
@@ -114,3 +124,25 @@ class GaussianAnswer:
     def _law(self, at: Tensor, step: Tensor) -> Gaussian:
         device = self.predictions.device
         return self.query.oracle.law(self.predictions[at.to(device)], step.to(device), self.query.free)
+
+
+def leaning(
+    target: Gaussian, states: Tensor, draft: Gaussian, steepest: Tensor, free: Tensor | None = None
+) -> Gaussian:
+    """`target` (rows, w + 1), answered at `states`, with slopes from `draft` (rows, w), the answers before.
+
+    A slope is the least-squares factor of the change of the mean along the change of the state, held between 0 and
+    `steepest` (rows, w): the mean of the data never falls as the state rises, nor outruns it. Rows in which entries are
+    overwritten do not lean: their states are not the draft's own.
+    """
+    width = draft.shape[1]
+    slope = torch.zeros_like(target.scale)
+    if draft.slope is not None and draft.anchor is not None:
+        moved, rose = states[:, :width] - draft.anchor, target.mean[:, :width] - draft.mean
+        size = (moved * moved).sum(-1)
+        found = torch.minimum(((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(min=0.0), steepest)
+        slope[:, :width] = torch.where(size > 1e-12, found, draft.slope.nan_to_num(0.0))
+        slope[:, :width].masked_fill_(draft.slope.isnan(), 0.0)
+    if free is not None:
+        slope.masked_fill_(~free.all(-1, keepdim=True), 0.0)
+    return Gaussian(target.mean, target.scale, slope, states)

@@ -14,7 +14,12 @@ from drawahead.laws import Categorical
 from drawahead.oracles import TokenOracle, reveal
 from drawahead.rounds import Query, Thread
 
-_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # on the log of a row's sum; 2e-2 for half precision
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """How far the log of a row's sum may be from 0."""
+    return _TOLERANCE.get(dtype, 2e-2)
 
 
 @final
@@ -108,7 +113,7 @@ class TokenQuery(Query):
                 f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
             )
         total = rows.to(torch.float64).logsumexp(-1)
-        bad = ~(total.abs() <= _TOLERANCE.get(rows.dtype, 2e-2))
+        bad = ~(total.abs() <= tolerance(rows.dtype))
         if bool(bad.any()):
             c = int(bad.nonzero()[0, 0])
             raise AnswerError(
@@ -156,6 +161,9 @@ class TokenAnswer:
             return Categorical(self.rows.new_zeros(*ahead.shape, self.rows.shape[-1]))
         prefix = self.query.prefix[context][:, None].expand_as(ahead)
         return (yield Reread(self.query, prefix, prefix + ahead))
+
+    def leaning(self, draft: Categorical) -> Categorical:
+        return self.target
 
     @property
     def _cell(self) -> Tensor:

@@ -36,6 +36,10 @@ class TokenPaths(Paths):
     def device(self) -> torch.device:
         return self.tokens.device
 
+    @property
+    def one_pass(self) -> bool:
+        return self.oracle.one_pass and not self.oracle.rereads
+
     def no_draft(self) -> Categorical:
         return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
 
@@ -53,7 +57,7 @@ class TokenPaths(Paths):
         count = torch.minimum(count, self.length - self.position)
         step = self.steps(width).clamp_(max=self.order.shape[1] - 1)
         at = self.order.gather(1, step)
-        used = (torch.arange(width) < count[:, None]).to(self.device)
+        used = (torch.arange(width, device=count.device) < count[:, None]).to(self.device)
         # Unused columns may point at a used position: write what is there to a spare column instead.
         spare = self.tokens.shape[1]
         padded = torch.cat([self.tokens, self.tokens[:, :1]], dim=1)
@@ -76,7 +80,8 @@ class TokenPaths(Paths):
         return self.tokens[rows].cpu()
 
 
-Order = Tensor | Sequence[int] | None
+Order = Tensor | Sequence[int] | str | None
+_GOLDEN = 0.6180339887498949
 
 
 @final
@@ -85,8 +90,13 @@ class TokenChain(Chain):
 
     `oracle` is a `TokenOracle`, or a callable `tokens (m, n) -> log-probability rows (m, n, q)` with `length` and
     `vocab_size` given. `order` is None (a uniformly random order for each sample, which is what makes speculation
-    work), or a permutation (n,), or one for each sample (num_samples, n). `evidence` is a sequence (n,), or one for
-    each sample, in which known positions hold their token and all others `HIDDEN`: known positions are never drawn.
+    work), or "spread" (see below), or a permutation (n,), or one for each sample (num_samples, n). `evidence` is a
+    sequence (n,), or one for each sample, in which known positions hold their token and all others `HIDDEN`: known
+    positions are never drawn.
+
+    In the order "spread" the positions drawn so far are always spread evenly over the sequence: it follows multiples
+    of the golden ratio from a random start. Where neighbours depend on each other most, as in text, it takes fewer
+    rounds than a uniformly random order, for which alone there are theorems.
     """
 
     def __init__(
@@ -112,7 +122,7 @@ class TokenChain(Chain):
         if oracle.length < 1:
             raise InputError("the oracle's length must be at least 1: an empty sequence has nothing to draw")
         self.oracle = oracle
-        self.order = None if order is None else self._checked_order(order)
+        self.order = self._checked_order(order)
         self.evidence = None if evidence is None else self._checked_evidence(evidence)
 
     @property
@@ -126,6 +136,9 @@ class TokenChain(Chain):
         stream = Stream.of_samples(seed, samples.to(device))
         if self.order is None:
             key = stream.uniform(Purpose.ORDER, torch.arange(n, device=device).expand(rows, n))
+        elif isinstance(self.order, str):
+            shift = stream.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=device))
+            key = (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=device)) % 1.0
         else:
             order = self.order if self.order.dim() == 1 else self.order[samples]
             key = order.argsort(-1).expand(rows, n).to(device, torch.float64)
@@ -148,13 +161,19 @@ class TokenChain(Chain):
     def check(self, num_samples: int) -> None:
         for name in ("order", "evidence"):
             given = getattr(self, name)
-            if given is not None and given.dim() == 2 and len(given) < num_samples:
+            if isinstance(given, Tensor) and given.dim() == 2 and len(given) < num_samples:
                 raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
 
     def empty(self, num_samples: int) -> Tensor:
         return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)
 
-    def _checked_order(self, order: Tensor | Sequence[int]) -> Tensor:
+    def _checked_order(self, order: Order) -> Tensor | str | None:
+        if order is None:
+            return None
+        if isinstance(order, str):
+            if order != "spread":
+                raise InputError(f'order must be "spread", a permutation or one for each sample, not {order!r}')
+            return order
         given = self._integers("order", order)
         if not bool((given.sort(-1).values == torch.arange(self.oracle.length)).all()):
             raise InputError(f"order must be a permutation of 0 ... {self.oracle.length - 1} (in every row)")

@@ -8,7 +8,7 @@ The class of `self` and of `draft` is always the same.
 from __future__ import annotations
 
 import abc
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import Tensor
 
@@ -17,6 +17,9 @@ from drawahead.randomness import Purpose, Stream
 
 class Law(abc.ABC):
     """A (rows, window) table of one-step laws. `noise` always comes from `self.noise`."""
+
+    couples_alone: ClassVar[bool]
+    """Whether `couple` needs no uniforms beside the noise."""
 
     @abc.abstractmethod
     def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:

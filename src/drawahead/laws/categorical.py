@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from drawahead.randomness import Purpose, Stream
 class Categorical(Law):
     """Laws on tokens, as float64 log-probabilities (rows, window, q); values are int64 (rows, window)."""
 
+    couples_alone: ClassVar[bool] = True
     log_probs: Tensor
 
     def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import torch
 from torch import Tensor
@@ -29,10 +29,17 @@ class Gaussian(Law):
     """N(mean, scale^2 I): `mean` (rows, window, d) and `scale` (rows, window), float64; values (rows, window, d).
 
     A scale of zero is a point mass: it can be drawn, and is never drafted.
+
+    A draft may *lean*: with a `slope` (rows, window) and an `anchor` (rows, window, d) its mean at the state x, once
+    that is known, is mean + slope (x - anchor). `paths.follow` turns such a draft into a plain one. A slope of NaN
+    marks a step that has never been asked about.
     """
 
+    couples_alone: ClassVar[bool] = False
     mean: Tensor
     scale: Tensor
+    slope: Tensor | None = None
+    anchor: Tensor | None = None
 
     def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
         return stream.normal(purpose, step, attempt, size=self.mean.shape[-1])
@@ -81,10 +88,19 @@ class Gaussian(Law):
         return (self.mean - draft.mean).div_(self._unit[..., None])
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
-        return type(self)(self.mean[index], self.scale[index])
+        if self.slope is None or self.anchor is None:
+            return type(self)(self.mean[index], self.scale[index])
+        return type(self)(self.mean[index], self.scale[index], self.slope[index], self.anchor[index])
 
     def join(self, other: Self) -> Self:
-        return type(self)(torch.cat([self.mean, other.mean], dim=1), torch.cat([self.scale, other.scale], dim=1))
+        mean, scale = torch.cat([self.mean, other.mean], dim=1), torch.cat([self.scale, other.scale], dim=1)
+        if self.slope is None and other.slope is None:
+            return type(self)(mean, scale)
+        slope = torch.cat(
+            [torch.full_like(law.scale, torch.nan) if law.slope is None else law.slope for law in (self, other)], dim=1
+        )
+        anchor = torch.cat([law.mean if law.anchor is None else law.anchor for law in (self, other)], dim=1)
+        return type(self)(mean, scale, slope, anchor)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
 
 from drawahead.errors import InputError
+from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.block import Block
 from drawahead.samplers.coupled import Coupled
@@ -12,13 +13,15 @@ from drawahead.samplers.stepwise import Stepwise
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled, Picard)
 }
-"""Every sampler by name: tests, tables and the command line run over this."""
+"""Every sampler by name, but for `Auto`, which chooses among them: tests, tables and the command line run over this."""
 
 
 def named(name: str, window: int | None = None) -> Sampler:
     """The sampler called `name`, with a window if it takes one."""
+    if name == "auto" and window is None:
+        return Auto()
     if name not in SAMPLERS:
-        raise InputError(f"there is no sampler {name!r}; the samplers are {', '.join(SAMPLERS)}")
+        raise InputError(f"there is no sampler {name!r}; the samplers are auto, {', '.join(SAMPLERS)}")
     if window is None:
         return SAMPLERS[name]()
     if "window" not in SAMPLERS[name].__annotations__:
@@ -28,6 +31,7 @@ def named(name: str, window: int | None = None) -> Sampler:
 
 __all__ = [
     "SAMPLERS",
+    "Auto",
     "Block",
     "Coupled",
     "Guarantee",

@@ -14,17 +14,21 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Answer
+from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Law
+from drawahead.randomness import Purpose
 from drawahead.rounds import Thread
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
+
+_TRIAL = 6  # rounds before a sample may give up speculation
 
 
 class Refining(WindowSampler):
     """A window sampler whose noise persists and whose drafts are each step's newest answer."""
 
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
+    secant: bool
 
     def attempt(self, rounds: int) -> int:
         return 0
@@ -32,9 +36,14 @@ class Refining(WindowSampler):
     def reach(self, width: Tensor, wish: Tensor) -> Tensor:
         return torch.where(torch.arange(wish.shape[1]) == width[:, None], wish, 0)  # only the last answer drafts ahead
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+        """Corrections come from the persistent noise, and laws that couple alone need no uniforms either."""
+        none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
+        return (none if target.couples_alone else paths.stream.uniform(Purpose.ACCEPT, steps)), none
+
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
         """Each step's newest answer: its own where the window had one, else the window's last."""
-        target = answer.target
+        target = answer.leaning(draft) if self.secant else answer.target
         ahead: Law = yield from answer.after(width, next_width)
         column = kept[:, None] + 1 + torch.arange(ahead.shape[1])
         beyond = target.shape[1] + column - width[:, None] - 1
@@ -42,8 +51,10 @@ class Refining(WindowSampler):
         rows = torch.arange(len(kept))[:, None]
         return target.join(ahead)[rows, column]
 
-    def first_width(self, steps: int) -> int:
-        return self.window or max(4, round(16 * steps**0.5))
+    def first_width(self, paths: Paths) -> Tensor:
+        if self.window is None and paths.one_pass:
+            return paths.length
+        return self._fixed_or(16.0, paths)
 
     def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
         if self.window is not None:
@@ -57,14 +68,28 @@ class Refining(WindowSampler):
 class Coupled(Refining):
     """Refine a window of guesses until it agrees with its own answers.
 
-    `window` is the number of steps under refinement (None adapts it to what was committed). On Gaussian steps
-    agreement is decided by reflection coupling, so that the output has the law of the chain whatever the guesses.
+    `window` is the number of steps under refinement (None adapts it to what was committed, or takes all that is left
+    where one pass answers a whole path). On Gaussian steps agreement is decided by reflection coupling, so that the
+    output has the law of the chain whatever the guesses.
+
+    A sample that has committed fewer than `least` steps a round, on average, goes on one step at a time: there
+    speculation does not pay.
+
+    With `secant`, a Gaussian step that was answered at one state is drafted at another by the secant through its last
+    two answers: Picard iteration becomes a quasi-Newton one. Like any draft it depends on noise before its step only.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=True, rounds="O~(n^(2/3))", reference="parallel sampling via counting, STOC 2024"
     )
     window: int | None = None
+    secant: bool = True
+    least: float = 0.0
+
+    def pays(self, position: Tensor, rounds: int) -> Tensor:
+        return (
+            position >= self.least * (rounds - 1) if rounds >= _TRIAL else torch.ones_like(position, dtype=torch.bool)
+        )
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)

@@ -30,6 +30,7 @@ class Picard(Refining):
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=False, rounds="no bound", reference="parallel sampling of diffusion models, arXiv 2305.16317"
     )
+    secant: ClassVar[bool] = False  # type: ignore[misc]
     tolerance: float = 0.1
     window: int | None = None
 

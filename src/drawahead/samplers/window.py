@@ -95,21 +95,35 @@ class WindowSampler(Sampler):
         """The attempt in the address of a draft's noise: a new one every round."""
         return rounds
 
+    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+        """The uniforms to accept `steps` (rows, w) with, and the noise to correct one step with."""
+        uniform = paths.stream.uniform(Purpose.ACCEPT, steps, self.attempt(rounds))
+        return uniform, target.noise(paths.stream, Purpose.CORRECT, paths.steps(1), rounds)
+
     def reach(self, width: Tensor, wish: Tensor) -> Tensor:
         """For how many steps each conditioning must be able to draft; column i of `wish` holds if i are kept."""
         return wish
 
-    def redraft(self, answer: Answer, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        """The next window's draft, a law: here, from the answer at the last kept step."""
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        """The next window's draft, a law: here, from the answer at the last kept step. `draft` is this window's."""
         return (yield from answer.after(kept, next_width))
+
+    def pays(self, position: Tensor, rounds: int) -> Tensor:
+        """Whether samples that stand at `position` (rows,) after so many rounds should go on speculating."""
+        return torch.ones_like(position, dtype=torch.bool)
 
     def room(self, paths: Paths) -> Tensor:
         """How many steps may be drafted (rows,)."""
         return paths.room
 
-    def first_width(self, steps: int) -> int:
-        """How wide the first window is."""
-        return self.window or max(4, round(4 * steps**0.5))
+    def first_width(self, paths: Paths) -> Tensor:
+        """How wide the first window is (rows,)."""
+        return self._fixed_or(4.0, paths)
+
+    def _fixed_or(self, factor: float, paths: Paths) -> Tensor:
+        if self.window is not None:
+            return torch.full_like(paths.length, self.window)
+        return (factor * paths.length.sqrt()).round().long().clamp(min=4)
 
     def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
         """How wide the next window should be. It may read what was committed, never noise that is still fresh."""
@@ -121,20 +135,19 @@ class WindowSampler(Sampler):
     def run(self, paths: Paths) -> Thread:
         draft = paths.no_draft()
         width = torch.zeros(len(paths), dtype=torch.int64)
-        wish = torch.tensor([self.first_width(steps) for steps in paths.length.tolist()], dtype=torch.int64)
+        wish = self.first_width(paths)
         rounds = 0
         while len(paths):
             most = draft.shape[1]
             steps = paths.steps(most + 1)
             noise = draft.noise(paths.stream, Purpose.VALUE, steps, self.attempt(rounds))
-            guess = draft.draw(noise[:, :most])
+            guess, followed = paths.follow(draft, noise[:, :most])
             wishes = self._wishes(width, wish, most)
             drafts = torch.where((width[:, None] > 0) & (not self.pipelined), 0, wishes)
             answer: Answer = yield paths.ask(guess, width + 1, self.reach(width, drafts))
             target = answer.target
-            uniform = paths.stream.uniform(Purpose.ACCEPT, steps[:, :most], self.attempt(rounds))
-            correction = target.noise(paths.stream, Purpose.CORRECT, steps[:, :1], rounds)
-            window = Window(draft, target, guess, noise, uniform, correction, width.to(paths.device))
+            uniform, correction = self.more_noise(paths, target, steps[:, :most], rounds)
+            window = Window(followed, target, guess, noise, uniform, correction, width.to(paths.device))
             judged, values = self.judge(window)
             kept = judged.cpu()  # the round's one synchronisation
             paths.tally.drafted += int(width.sum())
@@ -143,8 +156,10 @@ class WindowSampler(Sampler):
             wish = wishes.gather(1, kept[:, None])[:, 0]
             ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
             following = torch.zeros_like(width)
-            following[live] = torch.minimum(ready[live], self.room(paths))
-            draft = yield from self.redraft(answer, width, kept, following)
+            following[live] = torch.where(
+                self.pays(paths.position, rounds + 1), torch.minimum(ready[live], self.room(paths)), 0
+            )
+            draft = yield from self.redraft(answer, draft, width, kept, following)
             if len(live) < len(width):
                 draft = draft[live.to(paths.device)[:, None], torch.arange(draft.shape[1], device=paths.device)[None]]
             width, wish = following[live], wish[live]

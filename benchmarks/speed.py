@@ -1,0 +1,383 @@
+"""Seconds on a GPU: the shipped networks, drawn in parallel rounds and one step at a time, in the same run.
+
+    python benchmarks/speed.py --out docs/data/speed.json     # measure: one GPU, about six minutes
+    python benchmarks/speed.py --page docs/data/speed.json    # write docs/speed.md and its figure from the numbers
+
+The sequential side is the best we know how to make: every step one captured graph, network and all, no step waits for
+the CPU, in the faster of the memory layouts that were tried. Times are medians after a warm-up, of `da.sample` as a
+user calls it: noise, copies and the last transfer to the CPU included. Needs torch, numpy and safetensors (and
+matplotlib for the page); PYTHONPATH=src does for an installation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import drawahead as da
+from drawahead.chains.base import Tally
+from drawahead.fixed import fixed_batch
+
+WINDOWS = (32, 48, 64, 96, 128, 192, 256)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SEEDS = range(100, 108)  # nothing was tuned on these
+HALF = torch.bfloat16
+
+
+def fashion(dtype: torch.dtype) -> da.GaussianChain:
+    return da.networks.fashion(device="cuda", dtype=dtype)
+
+
+def text(dtype: torch.dtype, temperature: float = 0.8) -> da.TokenOracle:
+    return da.networks.text(device="cuda", dtype=dtype, temperature=temperature)
+
+
+def clock(work: Callable[[int], Any], seeds: Any) -> tuple[list[float], list[Any]]:
+    """Seconds and results, one for each seed, after one that warms up."""
+    work(99)
+    seconds, results = [], []
+    for seed in seeds:
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        results.append(work(seed))
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - began)
+    return seconds, results
+
+
+def measured(target: Any, sampler: da.Sampler | None, num: int, seeds: Any, **options: Any) -> dict[str, Any]:
+    """Draw `num` samples for each seed. -> median seconds, and what the reports counted."""
+    seconds, results = clock(lambda seed: da.sample(target, num, sampler=sampler, seed=seed, **options), seeds)
+    reports = [result.report for result in results]
+    rounds = [r for report in reports for r in report.sample_rounds]
+    return {
+        "sampler": reports[-1].sampler,
+        "choice": reports[-1].choice,
+        "num_samples": num,
+        "runs": len(seconds),
+        "seconds": statistics.median(seconds),
+        "all_seconds": seconds,
+        "mean_rounds": statistics.fmean(rounds),
+        "rounds_standard_error": statistics.stdev(rounds) / math.sqrt(len(rounds)) if len(rounds) > 1 else None,
+        "batch_rounds": statistics.fmean(report.rounds for report in reports),
+        "queries_per_sample": statistics.fmean(report.queries_per_sample for report in reports),
+    }
+
+
+def replayed(work: Callable[[], Any], repeats: int = 30) -> float:
+    """Seconds of one replay of `work`, captured."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    graph.replay()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(repeats):
+        graph.replay()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / repeats
+
+
+def outside(target: Any, window: int) -> dict[str, float]:
+    """A captured round at batch 1 beside the model alone on the same batch, and how long the host waits for it."""
+    chain = target if isinstance(target, da.GaussianChain) else da.TokenChain(target)
+    batch = fixed_batch(chain, 1, torch.arange(1), window, True)
+    whole = window >= chain.steps - 1
+    for _ in range(2):
+        batch.load(chain.start(1, torch.arange(1), Tally()))
+        batch.round(0, window)
+        batch.round(window, 0 if whole else window)
+    graph = batch.graphs[window, 0 if whole else window]
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(30):
+        graph.replay()
+        batch.paths.position.fill_(1)
+        batch.standing()
+    waited = (time.perf_counter() - began) / 30
+    if isinstance(target, da.GaussianChain):
+        x = torch.randn(window + 1, *target.shape, device="cuda", dtype=target.dtype)
+        k = torch.arange(window + 1, device="cuda")
+        model = replayed(lambda: target.denoiser(x, k))
+    else:
+        own = batch.paths
+        place = torch.arange(target.length, device="cuda")[None, : window + 1]
+        model = replayed(lambda: target.path_rows(own.tokens, own.rank, place, place))
+    return {"window": window, "round": waited, "model": model, "share_outside": 1 - model / waited}
+
+
+def one_sample(results: dict[str, Any], name: str, target: Any, windows: tuple[int | None, ...]) -> None:
+    """Batch 1: sequential, hand-tuned windows, Auto."""
+    here = results.setdefault(name, {})
+    here["sequential"] = measured(target, da.Sequential(), 1, SEEDS[:4])
+    here["coupled"] = [{"window": w, **measured(target, da.Coupled(w), 1, SEEDS)} for w in windows]
+    here["auto"] = measured(target, None, 1, SEEDS)
+    for row in (here["sequential"], *here["coupled"], here["auto"]):
+        print(
+            name,
+            row["sampler"],
+            f"{row['seconds'] * 1e3:.1f} ms, {row['mean_rounds']:.1f} rounds",
+            row["choice"],
+            flush=True,
+        )
+
+
+def many_samples(results: dict[str, Any], name: str, target: Any, batches: tuple[int, ...], window: int | None) -> None:
+    """From which batch on speculation stops paying."""
+    rows = results.setdefault(name, {}).setdefault("batches", [])
+    for batch in batches:
+        runs = SEEDS[:2] if batch < 64 else SEEDS[:1]
+        row = {
+            "batch": batch,
+            "sequential": measured(target, da.Sequential(), batch, runs[:1]),
+            "coupled": measured(target, da.Coupled(window), batch, runs),
+            "auto": measured(target, None, batch, runs),
+        }
+        rows.append(row)
+        print(
+            name,
+            batch,
+            {key: round(row[key]["seconds"], 4) for key in ("sequential", "coupled", "auto")},
+            row["auto"]["choice"],
+            flush=True,
+        )
+
+
+def numerics_of_text(num: int = 16) -> dict[str, float]:
+    """How far half precision, and another batch shape, move the rows of the text model along paths it draws."""
+    full, half = text(torch.float32), text(HALF)
+    drawn = da.sample(full, num, sampler=da.Coupled(), seed=5).samples.cuda()
+    order = torch.rand(num, full.length, device="cuda").argsort(1)
+    rank = order.argsort(1)
+    position = torch.arange(full.length, device="cuda").expand(num, -1)
+
+    def rows(model: Any, start: int, stop: int) -> Tensor:
+        return model.path_rows(drawn[start:stop], rank[start:stop], rank[start:stop], position[start:stop]).double()
+
+    def distance(one: Tensor, two: Tensor) -> Tensor:
+        return (one.exp() - two.exp()).abs().sum(-1) / 2  # (num, n)
+
+    together = {name: rows(model, 0, num) for name, model in (("full", full), ("half", half))}
+    alone = {
+        name: torch.cat([rows(model, i, i + 1) for i in range(num)]) for name, model in (("full", full), ("half", half))
+    }
+    same = {
+        name: float(
+            (
+                da.sample(model, num, sampler=da.Coupled(), seed=6).samples
+                == da.sample(model, num, sampler=da.Sequential(), seed=6).samples
+            )
+            .float()
+            .mean()
+        )
+        for name, model in (("full", full), ("half", half))
+    }
+    moved = distance(together["full"], together["half"])
+    kl = (together["full"].exp() * (together["full"] - together["half"])).sum(-1).sum(-1)  # (num,) a whole path
+    return {
+        "tv_a_step_float32_to_bfloat16": float(moved.mean()),
+        "most_tv_a_step_float32_to_bfloat16": float(moved.max()),
+        "kl_a_text_float32_to_bfloat16": float(kl.mean()),
+        "tv_a_text_at_most": float((kl.clamp(min=0) / 2).sqrt().mean()),
+        "tv_a_step_batch_shape_float32": float(distance(together["full"], alone["full"]).mean()),
+        "tv_a_step_batch_shape_bfloat16": float(distance(together["half"], alone["half"]).mean()),
+        "tokens_equal_to_sequential_float32": same["full"],
+        "tokens_equal_to_sequential_bfloat16": same["half"],
+    }
+
+
+def numerics_of_fashion(num: int = 4) -> dict[str, float]:
+    """The same for the image model: the distance of the means in standard deviations, step by step along paths."""
+    full, half = fashion(torch.float32), fashion(HALF)
+    every = tuple(range(1, full.steps, 9))
+    recording = da.GaussianChain(full.denoiser, full.schedule, full.shape, record=every, device="cuda")
+    states = da.sample(recording, num, sampler=da.Coupled(96), seed=5).samples[:, :-1].cuda()
+    steps = torch.tensor(every, device="cuda")
+    flat = states.flatten(0, 1)
+    k = steps.repeat(num)
+
+    def means(chain: da.GaussianChain, size: int) -> Tensor:
+        parts = [chain.denoiser(x, i) for x, i in zip(flat.split(size), k.split(size), strict=True)]
+        return chain.schedule.adjust(torch.cat(parts).flatten(1).double()) * chain.plan.b[k][:, None]
+
+    scale = full.plan.s[k]
+    use = scale > 0
+
+    def kl(one: Tensor, two: Tensor) -> float:
+        """Over all steps of a path: half the squared distance, summed (the recorded steps stand for all)."""
+        delta = (one - two).norm(dim=1)[use] / scale[use]
+        return float((delta**2 / 2).sum() / num * full.steps / len(every))
+
+    moved, shape_full, shape_half = (
+        kl(means(full, 64), means(half, 64)),
+        kl(means(full, 64), means(full, 1)),
+        kl(means(half, 64), means(half, 1)),
+    )
+    return {
+        "kl_an_image_float32_to_bfloat16": moved,
+        "tv_an_image_at_most": min(1.0, math.sqrt(moved / 2)),
+        "kl_an_image_batch_shape_float32": shape_full,
+        "kl_an_image_batch_shape_bfloat16": shape_half,
+    }
+
+
+def same_law(num: int) -> dict[str, Any]:
+    """Two-sample tests of parallel against sequential draws, of other seeds."""
+    from drawahead import agreement
+
+    found: dict[str, Any] = {}
+    for name, target, window in (("fashion", fashion(HALF), 96), ("text", text(HALF), None)):
+        one = da.sample(target, num, sampler=da.Coupled(window), seed=21, max_live=256).samples
+        two = da.sample(target, num, sampler=da.Sequential(), seed=22, max_live=256).samples
+        if name == "fashion":
+            found[name] = vectors(one.flatten(1).double(), two.flatten(1).double(), agreement)
+        else:
+            found[name] = letters(one, two, agreement)
+        found[name]["num_samples"] = num
+        print(name, found[name], flush=True)
+    return found
+
+
+def vectors(one: Tensor, two: Tensor, agreement: Any) -> dict[str, Any]:
+    """Kolmogorov-Smirnov tests on the mean brightness, the contrast and 30 principal components of the images."""
+    both = torch.cat([one, two])
+    centred = both - both.mean(0)
+    axes = torch.linalg.svd(centred, full_matrices=False).Vh[:30]
+    features = torch.cat([both.mean(1, keepdim=True), both.std(1, keepdim=True), centred @ axes.T], dim=1)
+    smallest = min(_ks(features[: len(one), i], features[len(one) :, i]) for i in range(features.shape[1]))
+    return {"tests": features.shape[1], "smallest_p": smallest, "p": min(1.0, smallest * features.shape[1])}
+
+
+def letters(one: Tensor, two: Tensor, agreement: Any) -> dict[str, Any]:
+    """Chi-square tests on the counts of letters and of pairs of neighbouring letters, corrected for texts being whole:
+    the statistic is the distance of mean counts, and its law is found by permuting texts."""
+    size = da.networks.TextModel.vocab_size
+
+    def counts(texts: Tensor) -> Tensor:
+        single = torch.nn.functional.one_hot(texts, size).double().sum(1)
+        pairs = torch.zeros(len(texts), size * size, dtype=torch.float64)
+        pairs.scatter_add_(1, texts[:, :-1] * size + texts[:, 1:], torch.ones(len(texts), texts.shape[1] - 1).double())
+        return torch.cat([single, pairs], dim=1)
+
+    both = counts(torch.cat([one, two]))
+    both = both[:, both.sum(0) > 20]
+    both = (both - both.mean(0)) / both.std(0)
+    generator = torch.Generator().manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    both = both.to(device)
+
+    def statistic(index: Tensor) -> float:
+        half = len(one)
+        return float((both[index[:half]].mean(0) - both[index[half:]].mean(0)).square().sum())
+
+    seen = statistic(torch.arange(len(both)))
+    others = [statistic(torch.randperm(len(both), generator=generator)) for _ in range(999)]
+    return {"features": both.shape[1], "permutations": 999, "p": (1 + sum(o >= seen for o in others)) / 1000}
+
+
+def _ks(one: Tensor, two: Tensor) -> float:
+    both = torch.cat([one, two])
+    order = both.argsort()
+    step = torch.where(order < len(one), 1 / len(one), -1 / len(two)).double().cumsum(0)
+    distance = float(step.abs().max())
+    size = math.sqrt(len(one) * len(two) / (len(one) + len(two)))
+    x = (size + 0.12 + 0.11 / size) * distance
+    return min(1.0, 2 * sum((-1) ** (j - 1) * math.exp(-2 * j * j * x * x) for j in range(1, 101)))
+
+
+def measure(out: Path, parts: list[str], quick: bool) -> None:
+    torch.backends.cudnn.benchmark = True
+    results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    results["machine"] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    batches = BATCHES[::4] if quick else BATCHES
+    work: dict[str, Callable[[], None]] = {
+        "text": lambda: one_sample(results, "text", text(HALF), (None, 64) if quick else (None, 32, 64, 128)),
+        "fashion": lambda: one_sample(results, "fashion", fashion(HALF), (96,) if quick else WINDOWS),
+        "layouts": lambda: results.__setitem__("fashion_layouts", layouts()),
+        "float32": lambda: float32(results),
+        "eager": lambda: eager(results),
+        "outside": lambda: results.__setitem__(
+            "outside", {"fashion": [outside(fashion(HALF), w) for w in (64, 96, 128)], "text": outside(text(HALF), 255)}
+        ),
+        "text_batches": lambda: many_samples(results, "text", text(HALF), batches, None),
+        "fashion_batches": lambda: many_samples(results, "fashion", fashion(HALF), batches[: 5 if quick else None], 64),
+        "numerics": lambda: results.__setitem__(
+            "numerics", {"text": numerics_of_text(), "fashion": numerics_of_fashion()}
+        ),
+        "law": lambda: results.__setitem__("law", same_law(256 if quick else 2048)),
+    }
+    for name, part in work.items():
+        if parts and name not in parts:
+            continue
+        began = time.perf_counter()
+        try:
+            part()
+        except Exception:
+            traceback.print_exc()
+            results.setdefault("failed", {})[name] = traceback.format_exc(limit=3)
+        torch.cuda.empty_cache()
+        print(f"-- {name}: {time.perf_counter() - began:.1f} s", flush=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def layouts() -> dict[str, Any]:
+    """Sequential at batch 1 with the network's tensors laid out either way."""
+    found = {}
+    for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
+        chain = da.networks.fashion(device="cuda", dtype=HALF, memory_format=layout)
+        found[name] = {
+            "sequential": measured(chain, da.Sequential(), 1, SEEDS[:2]),
+            "coupled": measured(chain, da.Coupled(96), 1, SEEDS[:4]),
+        }
+        print(name, {key: round(row["seconds"], 4) for key, row in found[name].items()}, flush=True)
+    return found
+
+
+def float32(results: dict[str, Any]) -> None:
+    """The same ratios with networks in single precision."""
+    for name, target, window in (("fashion", fashion(torch.float32), 64), ("text", text(torch.float32), None)):
+        results.setdefault(name, {})["float32"] = {
+            "sequential": measured(target, da.Sequential(), 1, SEEDS[:1]),
+            "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4]),
+        }
+
+
+def eager(results: dict[str, Any]) -> None:
+    """Without graphs, on both sides."""
+    for name, target, window in (("fashion", fashion(HALF), 96), ("text", text(HALF), None)):
+        results.setdefault(name, {})["eager"] = {
+            "sequential": measured(target, da.Sequential(), 1, SEEDS[:1], graphs=False),
+            "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
+        }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/data/speed.json"))
+    parser.add_argument("--page", type=Path, help="write the page from this file instead of measuring")
+    parser.add_argument("--parts", nargs="*", default=[], help="measure these only, and add them to the file")
+    parser.add_argument("--quick", action="store_true", help="fewer settings and samples")
+    arguments = parser.parse_args()
+    if arguments.page is None:
+        measure(arguments.out, arguments.parts, arguments.quick)
+    else:
+        from speed_page import write
+
+        write(arguments.page, Path("docs"))

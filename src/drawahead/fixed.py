@@ -1,0 +1,342 @@
+"""Rounds of fixed shape: a batch of samples that a GPU can take through a round without asking the CPU anything.
+
+The round engine packs ragged windows, which needs the CPU to know where every sample stands. Here positions live on
+the device, every row has the same window, and what a row does not need is padding. So a round is one function of
+shapes alone: on a GPU it is captured once as a CUDA graph, network and all, and then replayed; the CPU reads back
+where the samples stand, once a round. The algorithm is that of `Coupled`, by the same laws, the same noise and the same
+`judge`; with a window of 0 it is `Sequential`, and then nothing is read back before the end.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import Any, cast, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Paths, Tally
+from drawahead.chains.gaussian import GaussianChain, GaussianPaths
+from drawahead.chains.gaussian_queries import leaning
+from drawahead.chains.token_queries import tolerance
+from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.errors import AnswerError
+from drawahead.laws import Categorical, Gaussian, Law
+from drawahead.oracles import TokenOracle, reveal
+from drawahead.randomness import Purpose
+from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.window import Window
+
+_NOISE_AT_ONCE = 1 << 24  # numbers; bounds the temporaries
+
+
+class FixedBatch(abc.ABC):
+    """Samples under way, all with the same window, at fixed places in memory."""
+
+    def __init__(self, paths: Paths, window: int, secant: bool) -> None:
+        """`paths` are fresh ones; `window` is the widest that will be asked for."""
+        self.paths = paths
+        self.sampler = Coupled(window=max(1, window), secant=secant)
+        self.device = paths.device
+        self.window = window
+        self.rows = len(paths)
+        self.most = int(paths.length.max())
+        self.start: dict[str, Tensor] = {}
+        paths.position = paths.position.to(self.device)
+        paths.length = paths.length.to(self.device)
+        self.bad = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.graphs: dict[tuple[int, int], Any] = {}
+        self.pool: Any = None
+
+    def load(self, paths: Paths) -> None:
+        """Begin with these fresh paths instead: same chain, same number of rows."""
+        self.most = int(paths.length.max())
+        for name, mine in self._buffers().items():
+            theirs = getattr(paths, name)
+            mine.copy_(theirs.keys if name in ("stream", "copies") else theirs)
+        self.bad.zero_()
+        self._fill_noise()
+
+    def round(self, window: int, ahead: int) -> None:
+        """One round with this window, which leaves drafts for as many steps, or for `ahead` if the window does not
+        reach the end."""
+        if self.device.type != "cuda":
+            self._round(window, ahead)
+            return
+        if (window, ahead) not in self.graphs:
+            self._capture(window, ahead)
+        self.graphs[window, ahead].replay()
+
+    def standing(self) -> list[int]:
+        """How many steps each row has made: the one thing that is read back."""
+        standing: list[int] = torch.cat([self.paths.position, self.bad]).tolist()
+        if standing.pop():
+            raise AnswerError(
+                f"an answer of the model in one of steps {min(standing)} ... {max(standing)} is not finite or not "
+                "normalised; draw with graphs=False to learn which"
+            )
+        return standing
+
+    def _capture(self, window: int, ahead: int) -> None:
+        before = {name: buffer.clone() for name, buffer in self._state().items()}
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._round(window, ahead)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            self._round(window, ahead)
+        self.pool = self.pool or graph.pool()
+        self.graphs[window, ahead] = graph
+        for name, buffer in self._state().items():  # capturing ran nothing, but warming up did
+            buffer.copy_(before[name])
+
+    def _round(self, window: int, ahead: int) -> None:
+        paths = self.paths
+        index = torch.arange(self.rows, device=self.device)[:, None]
+        width = self.room().clamp(min=0, max=window)
+        steps = paths.steps(window + 1).clamp_(max=self._steps - 1)
+        noise = self.noise[index, steps]
+        draft = self.draft(window)
+        guess, followed = paths.follow(draft, noise[:, :window])
+        target, refined, beyond = self.look(guess, draft, width, ahead)
+        uniform = noise[:, :, 0] if self.uniform is None else self.uniform[index, steps[:, :window]]
+        kept, values = self.sampler.judge(Window(followed, target, guess, noise, uniform, noise[:, :0], width))
+        live = paths.position < paths.length
+        following = ahead or window
+        if following:
+            column = kept[:, None] + 1 + torch.arange(following, device=self.device)
+            if ahead:
+                refined = refined.join(beyond)
+                column = torch.where(column <= width[:, None], column, window + column - width[:, None])
+            self.keep(refined[index, column.clamp_(max=refined.shape[1] - 1)])
+        self.advance(values, torch.where(live, kept + 1, 0))
+
+    @property
+    @abc.abstractmethod
+    def _steps(self) -> int:
+        """How many steps have noise."""
+
+    noise: Tensor  # (rows, steps, ...)
+    uniform: Tensor | None  # (rows, steps)
+
+    @abc.abstractmethod
+    def _buffers(self) -> dict[str, Tensor]:
+        """What differs from one set of samples to the next, by the name it has in `Paths`."""
+
+    @abc.abstractmethod
+    def _state(self) -> dict[str, Tensor]:
+        """What a round changes."""
+
+    @abc.abstractmethod
+    def _fill_noise(self) -> None: ...
+
+    @abc.abstractmethod
+    def room(self) -> Tensor:
+        """How many steps may be drafted (rows,)."""
+
+    @abc.abstractmethod
+    def draft(self, window: int) -> Law: ...
+
+    @abc.abstractmethod
+    def keep(self, law: Law) -> None:
+        """Remember the drafts for the next round."""
+
+    @abc.abstractmethod
+    def look(self, guess: Tensor, draft: Any, width: Tensor, ahead: int) -> tuple[Law, Any, Law]:
+        """Ask the model. -> the targets (rows, w + 1), the same as drafts for next time, and drafts for `ahead` steps
+        beyond each row's width."""
+
+    @abc.abstractmethod
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        """Move each row on by its first `count` values, in place."""
+
+
+@final
+class FixedGaussians(FixedBatch):
+    def __init__(self, paths: GaussianPaths, window: int, secant: bool) -> None:
+        super().__init__(paths, window, secant)
+        chain = self.chain = paths.chain
+        empty = torch.zeros(self.rows, window, chain.size, dtype=torch.float64, device=self.device)
+        self._mean, self._anchor = empty, empty.clone()
+        self._scale = torch.ones(self.rows, window, dtype=torch.float64, device=self.device)
+        self._slope = torch.full_like(self._scale, torch.nan)
+        self._next_fixed = chain.next_fixed.to(self.device)
+        self.noise = torch.zeros(self.rows, chain.steps, chain.size, dtype=torch.float64, device=self.device)
+        self.uniform = torch.zeros(self.rows, chain.steps, dtype=torch.float64, device=self.device)
+        paths.x, paths.recorded = paths.x.clone(), paths.recorded.clone()
+        paths.known = None if paths.known is None else paths.known.clone()
+        self._fill_noise()
+
+    @property
+    def own(self) -> GaussianPaths:
+        return cast(GaussianPaths, self.paths)
+
+    @property
+    def _steps(self) -> int:
+        return self.chain.steps
+
+    def _buffers(self) -> dict[str, Tensor]:
+        own = self.own
+        buffers = {"sample": own.sample, "position": own.position, "length": own.length, "x": own.x}
+        buffers |= {"recorded": own.recorded, "stream": own.stream.keys, "copies": own.copies.keys}
+        return buffers if own.known is None else buffers | {"known": own.known}
+
+    def _state(self) -> dict[str, Tensor]:
+        own = self.own
+        drafts = {"mean": self._mean, "scale": self._scale, "slope": self._slope, "anchor": self._anchor}
+        return drafts | {"position": own.position, "x": own.x, "recorded": own.recorded, "bad": self.bad}
+
+    def _fill_noise(self) -> None:
+        self._slope.fill_(torch.nan)
+        law, stream = self.own.no_draft(), self.own.stream
+        for start, steps in _stretches(self.rows, self._steps, self.chain.size, self.device):
+            self.noise[:, start : start + steps.shape[1]] = law.noise(stream, Purpose.VALUE, steps)
+        assert self.uniform is not None
+        self.uniform.copy_(
+            stream.uniform(Purpose.ACCEPT, torch.arange(self._steps, device=self.device).expand(self.rows, -1))
+        )
+
+    def room(self) -> Tensor:
+        at = self.own.position.clamp(max=self.chain.steps)
+        return torch.minimum(self.own.length - 1, self._next_fixed[at]) - at
+
+    def draft(self, window: int) -> Gaussian:
+        return Gaussian(
+            self._mean[:, :window], self._scale[:, :window], self._slope[:, :window], self._anchor[:, :window]
+        )
+
+    def keep(self, law: Law) -> None:
+        law = cast(Gaussian, law)
+        width = law.shape[1]
+        self._mean[:, :width] = law.mean
+        self._scale[:, :width] = law.scale
+        if law.slope is not None and law.anchor is not None:
+            self._slope[:, :width] = law.slope
+            self._anchor[:, :width] = law.anchor
+
+    def look(self, guess: Tensor, draft: Gaussian, width: Tensor, ahead: int) -> tuple[Gaussian, Gaussian, Gaussian]:
+        chain, own = self.chain, self.own
+        states = own.states(guess)
+        steps = own.steps(states.shape[1]).clamp_(max=chain.steps - 1)
+        x = states.flatten(0, 1).view(-1, *chain.shape).to(chain.dtype)
+        prediction = chain.denoiser(x, steps.flatten())
+        flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double()).view(states.shape)
+        self.bad.logical_or_(~flat.isfinite().all())
+        target = chain.law(flat, steps, own.free)
+        refined = target
+        if self.sampler.secant:
+            refined = leaning(target, states, draft, chain.steepest[steps[:, : draft.shape[1]]], own.free)
+        last = flat[torch.arange(self.rows, device=self.device), width][:, None].expand(-1, ahead, -1)
+        later = (own.position + width)[:, None] + 1 + torch.arange(ahead, device=self.device)
+        return target, refined, chain.law(last, later, own.free)
+
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        own = self.own
+        states = own.states(values)
+        rows = torch.arange(self.rows, device=self.device)
+        for column, step in enumerate(self.chain.record):
+            passed = (own.position < step) & (step <= own.position + count)
+            at = (step - own.position).clamp(min=0, max=values.shape[1])
+            own.recorded[:, column] = torch.where(passed[:, None], states[rows, at], own.recorded[:, column])
+        own.x.copy_(states[rows, count])
+        own.position.add_(count)
+
+
+@final
+class FixedTokens(FixedBatch):
+    def __init__(self, paths: TokenPaths, window: int, secant: bool) -> None:
+        super().__init__(paths, window, secant)
+        self.oracle: TokenOracle = paths.oracle
+        n, q = self.oracle.length, self.oracle.vocab_size
+        self._rows_ahead = torch.zeros(self.rows, window, q, dtype=torch.float64, device=self.device)
+        self.noise = torch.zeros(self.rows, n, q, dtype=torch.float64, device=self.device)
+        self.uniform = None
+        self._fill_noise()
+
+    @property
+    def own(self) -> TokenPaths:
+        return cast(TokenPaths, self.paths)
+
+    @property
+    def _steps(self) -> int:
+        return self.oracle.length
+
+    def _buffers(self) -> dict[str, Tensor]:
+        own = self.own
+        buffers = {"sample": own.sample, "position": own.position, "length": own.length, "tokens": own.tokens}
+        return buffers | {"order": own.order, "rank": own.rank, "stream": own.stream.keys}
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"rows": self._rows_ahead, "position": self.own.position, "tokens": self.own.tokens, "bad": self.bad}
+
+    def _fill_noise(self) -> None:
+        law, stream = self.own.no_draft(), self.own.stream
+        for start, steps in _stretches(self.rows, self._steps, self.oracle.vocab_size, self.device):
+            self.noise[:, start : start + steps.shape[1]] = law.noise(stream, Purpose.VALUE, steps)
+
+    def room(self) -> Tensor:
+        return self.own.length - self.own.position - 1
+
+    def draft(self, window: int) -> Categorical:
+        return Categorical(self._rows_ahead[:, :window])
+
+    def keep(self, law: Law) -> None:
+        law = cast(Categorical, law)
+        self._rows_ahead[:, : law.shape[1]] = law.log_probs
+
+    def look(
+        self, guess: Tensor, draft: Categorical, width: Tensor, ahead: int
+    ) -> tuple[Categorical, Categorical, Categorical]:
+        own, window = self.own, guess.shape[1]
+        tokens = own._filled(guess, torch.full_like(own.position, window)) if window else own.tokens
+        prefix = own.steps(window + 1)
+        last = own.position + width
+        later = last[:, None] + 1 + torch.arange(ahead, device=self.device)
+        position = own.order.gather(1, torch.cat([prefix, later], dim=1).clamp(max=self._steps - 1))
+        prefix = torch.minimum(prefix, last[:, None])  # padding asks again what the last one asks
+        if self.oracle.one_pass:
+            asked = torch.cat([prefix, last[:, None].expand(-1, ahead)], dim=1)
+            rows = self.oracle.path_rows(tokens, own.rank, asked, position)
+        else:
+            row = torch.arange(self.rows, device=self.device)
+            masked = reveal(tokens, own.rank, row.repeat_interleave(window + 1), prefix.reshape(-1))
+            context = row[:, None] * (window + 1) + torch.cat(
+                [torch.arange(window + 1, device=self.device).expand(self.rows, -1), width[:, None].expand(-1, ahead)],
+                dim=1,
+            )
+            rows = self.oracle.rows_at(masked, context.reshape(-1), position.reshape(-1)).view(*position.shape, -1)
+        total = rows.to(torch.float64).logsumexp(-1, keepdim=True)
+        self.bad.logical_or_(~(total.abs() <= tolerance(rows.dtype)).all())
+        law = rows.to(torch.float64) - total
+        target = Categorical(law[:, : window + 1])
+        return target, target, Categorical(law[:, window + 1 :])
+
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        self.own.tokens.copy_(self.own._filled(values, count))
+        self.own.position.add_(count)
+
+
+def _stretches(rows: int, steps: int, size: int, device: torch.device) -> Iterator[tuple[int, Tensor]]:
+    """All steps, in stretches whose noise is not too much to make at once."""
+    many = max(1, _NOISE_AT_ONCE // max(1, rows * size))
+    for start in range(0, steps, many):
+        yield start, torch.arange(start, min(start + many, steps), device=device).expand(rows, -1)
+
+
+def fixed_batch(chain: TokenChain | GaussianChain, seed: int, samples: Tensor, window: int, secant: bool) -> FixedBatch:
+    """Fresh samples as a batch of fixed shape."""
+    paths = chain.start(seed, samples, Tally())
+    if isinstance(paths, TokenPaths):
+        return FixedTokens(paths, window, secant)
+    return FixedGaussians(paths, window, secant)
+
+
+def divides(chain: GaussianChain, window: int) -> bool:
+    """Whether states along any window can be worked out by division: no product of A's over it is too small."""
+    log_scale = chain.log_scale
+    reach = min(window + 1, chain.steps)
+    return bool((log_scale[reach:] - log_scale[:-reach] > -200).all())

@@ -1,0 +1,100 @@
+"""A transformer whose attention follows an order: one pass answers every conditional along a path.
+
+Two kinds of token go through the same layers. *Content* tokens carry the sequence, sorted by rank, and attention among
+them is causal: each sees those that come before it in the order, and itself. *Queries* carry a position and no token;
+one with prefix k sees the evidence and the content of rank below k, so what it predicts is the token at its position
+given the first k tokens of the order. Queries are seen by nobody, so any number of them share one pass over the
+content. A *sink*, seen by all, stands before the content: nobody is left with nothing to see.
+
+Evidence (rank -1) comes first, from left to right. Where a token stands in the sequence is told by rotating its keys
+and queries, so attention sees relative positions only.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+
+@final
+class OrderTransformer(nn.Module):
+    """Logits of the token at each asked position, given the part of the sequence that comes before it in the order."""
+
+    def __init__(self, vocab_size: int, *, width: int = 192, layers: int = 16, heads: int = 6) -> None:
+        super().__init__()
+        self.heads = heads
+        self.token = nn.Embedding(vocab_size, width)
+        self.blank = nn.Parameter(torch.zeros(width))  # what a query starts from
+        self.sink = nn.Parameter(torch.zeros(width))
+        self.layers = nn.ModuleList(_Layer(width, heads, 0.02 / (2 * layers) ** 0.5) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocab_size)
+        for parameter in (self.token.weight, self.blank, self.sink):
+            nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        """tokens, rank (r, n); prefix, position (r, c) -> logits (r, c, vocabulary)."""
+        order = rank.argsort(dim=1, stable=True)
+        first = 1 + (rank < 0).sum(1, keepdim=True)  # the sink and the evidence are seen by every query
+        seen = torch.arange(1 + tokens.shape[1], device=rank.device) < (first + prefix)[..., None]  # (r, c, 1 + n)
+        return self._logits(tokens.gather(1, order), order, position, seen[:, None])
+
+    def along(self, tokens: Tensor, order: Tensor) -> Tensor:
+        """tokens, order (r, n) -> logits (r, n, vocabulary) of the token at each place of the order, given those
+        before it: what training asks, and the log-likelihood of a text."""
+        return self._logits(tokens.gather(1, order), order, order, None)
+
+    def _logits(self, content: Tensor, order: Tensor, position: Tensor, seen: Tensor | None) -> Tensor:
+        rows, n = content.shape
+        sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
+        x = torch.cat([sink, self.token(content), blank], dim=1)
+        turn = self._turns(torch.cat([torch.zeros_like(order[:, :1]), order, position], dim=1))
+        for layer in self.layers:
+            x = layer(x, turn, 1 + n, seen)
+        logits: Tensor = self.head(self.norm(x[:, 1 + n :]))
+        return logits
+
+    def _turns(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of each position's angles (r, tokens, 1, size / 2)."""
+        half = len(self.sink) // self.heads // 2
+        speed = 1000.0 ** -(torch.arange(half, device=position.device) / half)
+        angle = position[..., None, None] * speed
+        return angle.cos().to(self.sink.dtype), angle.sin().to(self.sink.dtype)
+
+
+@final
+class _Layer(nn.Module):
+    """Attention to the content, then a two-layer perceptron; both add to the stream."""
+
+    def __init__(self, width: int, heads: int, spread: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.middle = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for linear in (self.out, self.down):  # the stream starts out quiet
+            nn.init.normal_(linear.weight, std=spread)
+
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], content: int, seen: Tensor | None) -> Tensor:
+        qkv = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))  # (r, tokens, 3, heads, size)
+        q, k = _turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)  # (r, heads, tokens, size)
+        v = qkv[:, :, 2].transpose(1, 2)
+        k, v = k[:, :, :content], v[:, :, :content]
+        among = scaled_dot_product_attention(q[:, :, :content], k, v, is_causal=True)
+        if seen is None:  # query i sees the sink and the first i of the order
+            asked = scaled_dot_product_attention(q[:, :, content:], k[:, :, :-1], v[:, :, :-1], is_causal=True)
+        else:
+            asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=seen)
+        y: Tensor = x + self.out(torch.cat([among, asked], dim=2).transpose(1, 2).flatten(2))
+        z: Tensor = y + self.down(gelu(self.up(self.middle(y)), approximate="tanh"))
+        return z
+
+
+def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    a, b = x.chunk(2, dim=-1)
+    cos, sin = (part[:, :, None] for part in turn)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

@@ -1,0 +1,109 @@
+"""The shipped text model: any-order characters, trained on the State of the Union addresses."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.tokens import TokenChain
+from drawahead.errors import InputError
+from drawahead.networks.files import load
+from drawahead.networks.order_transformer import OrderTransformer
+from drawahead.oracles import HIDDEN, TokenOracle
+
+LENGTH = 256
+"""The most characters."""
+ALPHABET = " etaoinsrhdlcumfpgwybvkxjqzETAOINSRHDLCUMFPGWYBVKXJQZ0123456789.,;:'\"-?!$%()"
+BLANK = "_"
+_PLAIN = dict(zip("\u2019\u2018\u201c\u201d\u2014\u2013\u2011\n\t", "''\"\"---  ", strict=True))
+
+
+def to_tokens(text: str) -> Tensor:
+    """The tokens of a text (length,); typographic quotes and dashes become plain, what is not in the alphabet goes."""
+    place = {letter: i for i, letter in enumerate(ALPHABET)}
+    plain = (place.get(_PLAIN.get(letter, letter)) for letter in text)
+    return torch.tensor([token for token in plain if token is not None], dtype=torch.int64)
+
+
+def to_text(tokens: Tensor) -> str:
+    """The text of tokens (length,); hidden ones show as blanks."""
+    return "".join(BLANK if token == HIDDEN else ALPHABET[token] for token in tokens.tolist())
+
+
+@final
+class TextModel(TokenOracle):
+    """The shipped model as an oracle: `da.sample(da.networks.text())`.
+
+    Which character comes where depends on the order, which is random for each sample: the law is the chain rule's in
+    that order. One pass answers a whole path, so `Coupled` refines all that is left of a text at once.
+    """
+
+    one_pass = True
+    vocab_size = len(ALPHABET)
+
+    def __init__(self, network: OrderTransformer, length: int = LENGTH, temperature: float = 1.0) -> None:
+        if not 1 <= length <= LENGTH:
+            raise InputError(f"the text model writes 1 to {LENGTH} characters, not {length}")
+        if not 0 < temperature < float("inf"):
+            raise InputError(f"temperature must be a positive number, not {temperature}")
+        self.network = network
+        self.length = length
+        self.temperature = temperature
+        self.device = network.sink.device
+        self.bytes_per_query = 40 * 3 * length * len(network.sink)
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        rank = torch.where(tokens == HIDDEN, 0, -1)
+        position = torch.arange(self.length, device=tokens.device).expand_as(tokens)
+        return self.path_rows(tokens.clamp(min=0), rank, torch.zeros_like(position), position)
+
+    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        logits = self.network(tokens, rank, prefix, position)
+        return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        # Cells come sorted by row: lay them out as a table, with padding that asks nothing of interest.
+        count = torch.bincount(row, minlength=len(tokens))
+        column = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+        shape = (len(tokens), int(count.max()))
+        prefixes, positions = (
+            torch.zeros(shape, dtype=torch.int64, device=row.device).index_put((row, column), values)
+            for values in (prefix, position)
+        )
+        return self.path_rows(tokens, rank, prefixes, positions)[row, column]
+
+
+def text(
+    length: int = LENGTH,
+    *,
+    temperature: float = 0.8,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> TextModel:
+    """The text model that comes with drawahead."""
+    network = OrderTransformer(len(ALPHABET))
+    network.load_state_dict(load("text"))
+    return TextModel(network.to(device, dtype).eval().requires_grad_(False), length, temperature)
+
+
+def infilling(
+    prompt: str,
+    *,
+    temperature: float = 0.8,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> TokenChain:
+    """A chain that fills the blanks of a prompt, one character for each underscore: "My fellow ________, "."""
+    place = {letter: i for i, letter in enumerate(ALPHABET)}
+    letters = [_PLAIN.get(letter, letter) for letter in prompt]
+    for i, letter in enumerate(letters):
+        if letter != BLANK and letter not in place:
+            raise InputError(f"character {i} of the prompt, {letter!r}, is not one the text model knows: {ALPHABET}")
+    if BLANK not in letters:
+        raise InputError(f"the prompt has no blank: write {BLANK} for each character to fill in")
+    if len(letters) > LENGTH:
+        raise InputError(f"the prompt has {len(letters)} characters; the text model takes {LENGTH} at most")
+    model = text(len(letters), temperature=temperature, device=device, dtype=dtype)
+    return TokenChain(model, evidence=torch.tensor([place.get(letter, HIDDEN) for letter in letters]))

@@ -1,0 +1,460 @@
+"""One call of `sample` under way: which samples wait, are being drawn, are done, and what it has cost.
+
+Two runs do the same work. `EngineRun` drives the round engine, for every sampler and oracle; `FixedRun` drives rounds
+of fixed shape, for samplers and oracles that allow them.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.chains.tokens import TokenChain
+from drawahead.errors import InputError
+from drawahead.fixed import FixedBatch, divides, fixed_batch
+from drawahead.report import Report
+from drawahead.rounds import Engine, Executor, Query
+from drawahead.samplers.auto import Auto, Choice
+from drawahead.samplers.base import Sampler
+from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.sequential import Sequential
+
+_TRACED = 16  # samples whose progress the report keeps
+_NOISE_BYTES = 4 * 2**30  # how much noise a batch of fixed shape may hold
+_KEPT = 4  # batches of fixed shape that an oracle remembers, with their graphs
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be drawn."""
+
+    chain: Chain
+    sampler: Sampler
+    seed: int
+    num_samples: int
+    max_live: int
+    choice: str = ""
+    """What `Auto` chose, and why."""
+    probes: int = 0
+    """Queries it took to choose."""
+
+
+class Run(abc.ABC):
+    """The state of one call."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.tally = Tally()
+        self.values = job.chain.empty(job.num_samples)
+        self.sample_rounds = torch.full((job.num_samples,), -1)
+        self.committed: list[int] = []
+        self.progress: dict[int, list[int]] = {}
+        self.done = 0
+        self.oracle_seconds = 0.0
+        self.began = time.perf_counter()
+
+    round_count: int
+    widths: list[int]
+    passes: int
+    rereads: int
+
+    @abc.abstractmethod
+    def rounds(self) -> Iterator[Callable[[], Report]]:
+        """Yields, after every round, a function that makes the report so far."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Abandon everything still running."""
+
+    def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
+        """Note that these samples are done, in so many rounds."""
+        self.values[numbers] = values
+        self.sample_rounds[numbers] = rounds
+        self.done += len(numbers)
+        for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+            if number < _TRACED and length:
+                self.progress[number].append(length)
+
+    def begin(self, numbers: Sequence[int]) -> None:
+        self.progress.update({number: [0] for number in numbers if number < _TRACED})
+
+    def report(self) -> Report:
+        finished = self.sample_rounds >= 0
+        return Report(
+            sampler=repr(self.job.sampler),
+            choice=self.job.choice,
+            exact=self.job.sampler.guarantee.exact,
+            seed=self.job.seed,
+            num_samples=self.done,
+            steps=self.job.chain.steps,
+            rounds=self.round_count,
+            queries=sum(self.widths),
+            passes=self.passes,
+            probes=self.job.probes,
+            rereads=self.rereads,
+            widths=tuple(self.widths),
+            committed=tuple(self.committed),
+            drafted=self.tally.drafted,
+            accepted=self.tally.accepted,
+            candidates=self.tally.candidates,
+            sample_rounds=tuple(self.sample_rounds[finished].tolist()),
+            progress={number: tuple(steps) for number, steps in sorted(self.progress.items())},
+            seconds=time.perf_counter() - self.began,
+            oracle_seconds=self.oracle_seconds,
+        )
+
+
+@final
+class EngineRun(Run):
+    """Threads of the sampler, driven round by round."""
+
+    def __init__(self, job: Job, executor: Executor) -> None:
+        super().__init__(job)
+        self.executor = executor
+        self.engine = Engine(self)
+        self.started = 0
+        self.live: list[tuple[int, Paths]] = []  # with the round they began before
+
+    @property
+    def round_count(self) -> int:  # type: ignore[override]
+        return self.engine.rounds
+
+    @property
+    def widths(self) -> list[int]:  # type: ignore[override]
+        return self.engine.widths
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        return self.engine.passes
+
+    @property
+    def rereads(self) -> int:  # type: ignore[override]
+        return self.engine.rereads
+
+    def answer(self, queries: Sequence[Query]) -> list[Tensor]:
+        """What the executor answers; keeps the time."""
+        began = time.perf_counter()
+        try:
+            return self.executor.answer(queries)
+        finally:
+            self.oracle_seconds += time.perf_counter() - began
+
+    def rounds(self) -> Iterator[Callable[[], Report]]:
+        while self.done < self.job.num_samples:
+            self._admit()
+            if self.engine.idle:
+                continue
+            before = self.tally.committed
+            self.engine.round()
+            self.committed.append(self.tally.committed - before)
+            self._collect()
+            self._trace()
+            yield self.report
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def _admit(self) -> None:
+        job = self.job
+        room = job.max_live - (self.started - self.done)
+        numbers = range(self.started, min(self.started + room, job.num_samples))
+        if not numbers:
+            return
+        self.started = numbers.stop
+        self.begin(numbers)
+        for paths, thread in job.sampler.threads(job.chain, job.seed, numbers, self.tally):
+            self.live.append((self.engine.rounds, paths))
+            self.engine.spawn(thread)
+        self._collect()
+
+    def _collect(self) -> None:
+        for began, paths in self.live:
+            for numbers, lengths, values in paths.finished:
+                self.finish(numbers, lengths, values, self.engine.rounds - began)
+            paths.finished = []
+        self.live = [(began, paths) for began, paths in self.live if len(paths)]
+
+    def _trace(self) -> None:
+        """Note how far the first few samples have come in this round."""
+        for _, paths in self.live:
+            for row in (paths.sample < _TRACED).nonzero()[:, 0].tolist():
+                self.progress[int(paths.sample[row])].append(int(paths.position[row]))
+
+
+@final
+class FixedRun(Run):
+    """Batches of fixed shape, one after another."""
+
+    def __init__(self, job: Job, window: int) -> None:
+        super().__init__(job)
+        self.window = window
+        self.secant = isinstance(job.sampler, Coupled) and job.sampler.secant
+        self.round_count = 0
+        self.widths = []
+        self.passes = 0
+        self.rereads = 0
+
+    @staticmethod
+    def window_of(job: Job) -> int | None:
+        """The window this job would have in rounds of fixed shape; None if it cannot have them."""
+        chain, sampler = job.chain, job.sampler
+        if not isinstance(chain, TokenChain | GaussianChain):
+            return None
+        window = FixedRun._window(chain, sampler)
+        reachable = window is None or isinstance(chain, TokenChain) or divides(chain, window)
+        return window if reachable else None
+
+    @staticmethod
+    def _window(chain: TokenChain | GaussianChain, sampler: Sampler) -> int | None:
+        if isinstance(sampler, Sequential):
+            return 0
+        if not isinstance(sampler, Coupled):
+            return None
+        if sampler.window is None:
+            whole = isinstance(chain, TokenChain) and chain.oracle.one_pass and not chain.oracle.rereads
+            return chain.steps if whole else None
+        return min(sampler.window, chain.steps)
+
+    def rounds(self) -> Iterator[Callable[[], Report]]:
+        job = self.job
+        size = min(job.max_live, job.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
+        for start in range(0, job.num_samples, size):
+            numbers = torch.arange(start, min(start + size, job.num_samples))
+            self.begin(numbers.tolist())
+            yield from self._batch(numbers)
+
+    def _noise_bytes(self) -> int:
+        chain = self.job.chain
+        if isinstance(chain, GaussianChain):
+            return 8 * chain.steps * chain.size
+        assert isinstance(chain, TokenChain)
+        return 8 * chain.oracle.length * chain.oracle.vocab_size
+
+    def close(self) -> None:
+        pass
+
+    def prepare(self) -> None:
+        """Capture a first round, so that an oracle which cannot be captured is known before anything is drawn."""
+        batch = self._loaded(torch.arange(min(self.job.max_live, self.job.num_samples)))
+        batch.round(*self._shape(int(batch.paths.length.max()) - 1, first=True))
+        batch.standing()
+
+    def _batch(self, numbers: Tensor) -> Iterator[Callable[[], Report]]:
+        batch = self._loaded(numbers)
+        length = batch.paths.length.tolist()
+        position = [0] * len(numbers)
+        live = [i for i, n in enumerate(length) if n]
+        self._retire(batch, numbers, [i for i, n in enumerate(length) if not n], length, 0)
+        rounds = 0
+        while live:
+            need = max(length[i] - position[i] for i in live) - 1
+            window, ahead = self._shape(need, first=rounds == 0)
+            if rounds and window and not self._pays([position[i] for i in live], rounds):
+                window, ahead = 0, 0
+            drafted = sum(min(window, self._room(position[i], length[i])) for i in live)
+            began = time.perf_counter()
+            batch.round(window, ahead)
+            # Without drafts every row makes one step: there is nothing to read back before the end.
+            standing = (
+                batch.standing() if window or not need else [p + (p < n) for p, n in zip(position, length, strict=True)]
+            )
+            self.oracle_seconds += time.perf_counter() - began
+            rounds += 1
+            self._count(batch, window, sum(standing) - sum(position), drafted, len(live))
+            position = standing
+            done = [i for i in live if position[i] >= length[i]]
+            live = [i for i in live if position[i] < length[i]]
+            self._retire(batch, numbers, done, length, rounds)
+            for i in live:
+                if numbers[i] < _TRACED:
+                    self.progress[int(numbers[i])].append(position[i])
+            yield self.report
+
+    def _pays(self, position: list[int], rounds: int) -> bool:
+        sampler = self.job.sampler
+        mean = torch.tensor([sum(position) / len(position)])
+        return not isinstance(sampler, Coupled) or bool(sampler.pays(mean, rounds))
+
+    def _room(self, position: int, length: int) -> int:
+        chain = self.job.chain
+        end = length - 1
+        return (min(end, int(chain.next_fixed[position])) if isinstance(chain, GaussianChain) else end) - position
+
+    def _shape(self, need: int, first: bool) -> tuple[int, int]:
+        """The window of the next round and how far ahead it drafts, for rows of which the longest has `need` more
+        steps than one."""
+        if not self.window or not need:
+            return 0, 0
+        if first:
+            return 0, min(self.window, need)
+        if need > self.window:
+            return self.window, self.window
+        sizes = [self.window]
+        while sizes[-1] > 1 and sizes[-1] >= need:  # what is left is narrower than the window: save the padding
+            sizes.append(sizes[-1] * 3 // 4 if len(sizes) % 2 else sizes[-2] // 2)
+        return min(size for size in sizes if size >= need), 0
+
+    def _count(self, batch: FixedBatch, window: int, committed: int, drafted: int, live: int) -> None:
+        chain = self.job.chain
+        one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
+        self.round_count += 1
+        self.widths.append(batch.rows * (window + 1))  # padding is asked about too
+        self.passes += batch.rows if one_pass else self.widths[-1]
+        self.committed.append(committed)
+        self.tally.committed += committed
+        self.tally.drafted += drafted
+        self.tally.accepted += committed - live if window else 0
+
+    def _retire(self, batch: FixedBatch, numbers: Tensor, rows: list[int], length: list[int], rounds: int) -> None:
+        if rows:
+            values = batch.paths.result(torch.tensor(rows, device=batch.device))
+            self.finish(numbers[rows], torch.tensor(length)[rows], values, rounds)
+
+    def _loaded(self, numbers: Tensor) -> FixedBatch:
+        """A batch with these samples: one that was used before, with its graphs, if there is one."""
+        chain = self.job.chain
+        assert isinstance(chain, TokenChain | GaussianChain)
+        kept: dict[Any, FixedBatch] = _home(chain).__dict__.setdefault("_fixed_batches", {})
+        key = (len(numbers), self.window, self.secant)
+        batch = kept.pop(key, None)
+        if batch is None:
+            batch = fixed_batch(chain, self.job.seed, numbers, self.window, self.secant)
+        else:
+            batch.load(chain.start(self.job.seed, numbers, Tally()))
+        kept[key] = batch
+        while len(kept) > _KEPT:
+            del kept[next(iter(kept))]
+        return batch
+
+
+def started(job: Job, executor: Executor, graphs: bool | None, *, split: bool) -> Run:
+    """The run for a job: of fixed shape if that is wanted and possible. `split` says rounds must fit a batch size."""
+    fixed = _device(job.chain).type == "cuda" and not split if graphs is None else graphs
+    fixed = fixed and FixedRun.window_of(replace(job, sampler=Sequential())) is not None
+    if isinstance(job.sampler, Auto):
+        bench = _FixedBench(job) if fixed else _EngineBench(job, executor)
+        memory: dict[Any, Choice] = _home(job.chain).__dict__.setdefault("_choices", {})
+        sampler, reason = job.sampler.choose(bench, memory)
+        job = replace(job, sampler=sampler, choice=reason, probes=bench.probes)
+    window = FixedRun.window_of(job) if fixed else None
+    if window is None:
+        if graphs:
+            raise InputError(
+                "graphs=True needs Sequential, or Coupled with a window (or without, on a model that answers a path in "
+                f"one pass), on a token or Gaussian chain; not {job.sampler!r} on {type(job.chain).__name__}"
+            )
+        return EngineRun(job, executor)
+    run = FixedRun(job, window)
+    if graphs is None:
+        try:
+            run.prepare()
+        except RuntimeError as error:
+            note = f"rounds could not be captured: {str(error).splitlines()[0]}"
+            return EngineRun(replace(job, choice=f"{job.choice}; {note}".lstrip("; ")), executor)
+    return run
+
+
+def _device(chain: Chain) -> torch.device:
+    if isinstance(chain, TokenChain):
+        return chain.oracle.device
+    return chain.device if isinstance(chain, GaussianChain) else torch.device("cpu")
+
+
+def _home(chain: Chain) -> Any:
+    """What remembers graphs and choices: the model."""
+    return chain.oracle if isinstance(chain, TokenChain) else chain
+
+
+def _pilot(job: Job, sampler: Sampler, num_samples: int) -> Job:
+    """The same job with other noise, and few samples."""
+    return Job(job.chain, sampler, (job.seed + 0x9E3779B97F4A7C15) % 2**63, num_samples, num_samples)
+
+
+class _Bench:
+    """What `Auto` measures."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.steps = job.chain.steps
+        self.live = min(job.max_live, job.num_samples)
+        chain = job.chain
+        self.whole = isinstance(chain, TokenChain) and chain.oracle.one_pass and not chain.oracle.rereads
+        self._seconds: dict[int, float] = {}
+        self._rounds: dict[int, float] = {}
+        self.probes = 0
+
+    def seconds(self, window: int) -> float:
+        if window not in self._seconds:
+            self._seconds[window] = self._time(window)
+        return self._seconds[window]
+
+    def rounds(self, window: int) -> float:
+        if window not in self._rounds:
+            run = FixedRun(_pilot(self.job, Coupled(window=window), min(2, self.job.num_samples)), window)
+            for _ in run.rounds():
+                pass
+            self._rounds[window] = run.report().mean_rounds
+            self.probes += sum(run.widths)
+        return self._rounds[window]
+
+    def _time(self, window: int) -> float:
+        raise NotImplementedError
+
+
+@final
+class _FixedBench(_Bench):
+    """Times rounds of fixed shape, at the number of samples that will be drawn together."""
+
+    pilots = True
+
+    def _time(self, window: int) -> float:
+        run = FixedRun(_pilot(self.job, Coupled(window=max(1, window)), self.live), window)
+        chain = self.job.chain
+        if isinstance(chain, GaussianChain) and not divides(chain, window):
+            return float("inf")
+        batch = run._loaded(torch.arange(self.live))
+        times = []
+        for i in range(6):
+            began = time.perf_counter()
+            batch.round(window, 0 if window >= self.steps - 1 else window)
+            batch.standing()
+            self.probes += self.live * (window + 1)
+            if i:  # the first one captures
+                times.append(time.perf_counter() - began)
+        return min(times)
+
+
+@final
+class _EngineBench(_Bench):
+    """Times rounds of the engine, the sampler's own work included."""
+
+    pilots = False
+
+    def __init__(self, job: Job, executor: Executor) -> None:
+        super().__init__(job)
+        self.executor = executor
+
+    def _time(self, window: int) -> float:
+        sampler = Coupled(window=window, secant=True) if window else Sequential()
+        run = EngineRun(_pilot(self.job, sampler, self.live), self.executor)
+        rounds = run.rounds()
+        times = []
+        try:
+            for _ in range(2 if window else 3):
+                began = time.perf_counter()
+                next(rounds)
+                times.append(time.perf_counter() - began)
+        except StopIteration:
+            pass
+        finally:
+            self.probes += sum(run.widths)
+            run.close()
+        return min(times[1:] or times)
