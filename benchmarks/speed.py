@@ -28,10 +28,11 @@ import drawahead as da
 from drawahead.chains.base import Tally
 from drawahead.fixed import fixed_batch
 
-WINDOWS = (32, 48, 64, 96, 128, 192, 256)
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+WINDOWS = (64, 96, 128, 192, 256)
+TEXT_BATCHES = (1, 4, 16, 64, 256)
+FASHION_BATCHES = (1, 4, 16, 32, 64, 128)
 SEEDS = range(100, 108)  # nothing was tuned on these
-HALF = torch.bfloat16
+HALF = torch.float16
 
 
 def fashion(dtype: torch.dtype) -> da.GaussianChain:
@@ -159,12 +160,12 @@ def many_samples(results: dict[str, Any], name: str, target: Any, batches: tuple
         )
 
 
-def numerics_of_text(num: int = 16) -> dict[str, float]:
+def numerics_of_text(half: torch.dtype, num: int = 16) -> dict[str, float]:
     """How far half precision, and another batch shape, move the rows of the text model along paths it draws."""
-    full, half = text(torch.float32), text(HALF)
+    models = {"float32": text(torch.float32), "half": text(half)}
+    full = models["float32"]
     drawn = da.sample(full, num, sampler=da.Coupled(), seed=5).samples.cuda()
-    order = torch.rand(num, full.length, device="cuda").argsort(1)
-    rank = order.argsort(1)
+    rank = torch.rand(num, full.length, device="cuda").argsort(1).argsort(1)
     position = torch.arange(full.length, device="cuda").expand(num, -1)
 
     def rows(model: Any, start: int, stop: int) -> Tensor:
@@ -173,67 +174,53 @@ def numerics_of_text(num: int = 16) -> dict[str, float]:
     def distance(one: Tensor, two: Tensor) -> Tensor:
         return (one.exp() - two.exp()).abs().sum(-1) / 2  # (num, n)
 
-    together = {name: rows(model, 0, num) for name, model in (("full", full), ("half", half))}
-    alone = {
-        name: torch.cat([rows(model, i, i + 1) for i in range(num)]) for name, model in (("full", full), ("half", half))
+    together = {name: rows(model, 0, num) for name, model in models.items()}
+    alone = {name: torch.cat([rows(model, i, i + 1) for i in range(num)]) for name, model in models.items()}
+    equal = {
+        name: da.sample(model, num, sampler=da.Coupled(), seed=6).samples
+        == da.sample(model, num, sampler=da.Sequential(), seed=6).samples
+        for name, model in models.items()
     }
-    same = {
-        name: float(
-            (
-                da.sample(model, num, sampler=da.Coupled(), seed=6).samples
-                == da.sample(model, num, sampler=da.Sequential(), seed=6).samples
-            )
-            .float()
-            .mean()
-        )
-        for name, model in (("full", full), ("half", half))
-    }
-    moved = distance(together["full"], together["half"])
-    kl = (together["full"].exp() * (together["full"] - together["half"])).sum(-1).sum(-1)  # (num,) a whole path
+    moved = distance(together["float32"], together["half"])
+    kl = (together["float32"].exp() * (together["float32"] - together["half"])).sum((-1, -2))  # (num,) a whole text
     return {
-        "tv_a_step_float32_to_bfloat16": float(moved.mean()),
-        "most_tv_a_step_float32_to_bfloat16": float(moved.max()),
-        "kl_a_text_float32_to_bfloat16": float(kl.mean()),
-        "tv_a_text_at_most": float((kl.clamp(min=0) / 2).sqrt().mean()),
-        "tv_a_step_batch_shape_float32": float(distance(together["full"], alone["full"]).mean()),
-        "tv_a_step_batch_shape_bfloat16": float(distance(together["half"], alone["half"]).mean()),
-        "tokens_equal_to_sequential_float32": same["full"],
-        "tokens_equal_to_sequential_bfloat16": same["half"],
+        "tv_a_step": float(moved.mean()),
+        "most_tv_a_step": float(moved.max()),
+        "kl_a_sample": float(kl.mean()),
+        "tv_a_sample_at_most": min(1.0, float((kl.mean().clamp(min=0) / 2).sqrt())),
+        "tv_a_step_batch_shape": float(distance(together["half"], alone["half"]).mean()),
+        "tv_a_step_batch_shape_float32": float(distance(together["float32"], alone["float32"]).mean()),
+        "tokens_equal_to_sequential": float(equal["half"].float().mean()),
+        "tokens_equal_to_sequential_float32": float(equal["float32"].float().mean()),
     }
 
 
-def numerics_of_fashion(num: int = 4) -> dict[str, float]:
+def numerics_of_fashion(half: torch.dtype, num: int = 4) -> dict[str, float]:
     """The same for the image model: the distance of the means in standard deviations, step by step along paths."""
-    full, half = fashion(torch.float32), fashion(HALF)
+    full, other = fashion(torch.float32), fashion(half)
     every = tuple(range(1, full.steps, 9))
-    recording = da.GaussianChain(full.denoiser, full.schedule, full.shape, record=every, device="cuda")
-    states = da.sample(recording, num, sampler=da.Coupled(96), seed=5).samples[:, :-1].cuda()
-    steps = torch.tensor(every, device="cuda")
+    recording = da.GaussianChain(other.denoiser, full.schedule, full.shape, record=every, device="cuda")
+    states = da.sample(recording, num, sampler=da.Coupled(96), seed=5, graphs=False).samples[:, :-1].cuda()
+    k = torch.tensor(every, device="cuda").repeat(num)
     flat = states.flatten(0, 1)
-    k = steps.repeat(num)
 
     def means(chain: da.GaussianChain, size: int) -> Tensor:
-        parts = [chain.denoiser(x, i) for x, i in zip(flat.split(size), k.split(size), strict=True)]
+        with torch.no_grad():
+            parts = [chain.denoiser(x, i) for x, i in zip(flat.split(size), k.split(size), strict=True)]
         return chain.schedule.adjust(torch.cat(parts).flatten(1).double()) * chain.plan.b[k][:, None]
-
-    scale = full.plan.s[k]
-    use = scale > 0
 
     def kl(one: Tensor, two: Tensor) -> float:
         """Over all steps of a path: half the squared distance, summed (the recorded steps stand for all)."""
-        delta = (one - two).norm(dim=1)[use] / scale[use]
+        scale = full.plan.s[k]
+        delta = (one - two).norm(dim=1)[scale > 0] / scale[scale > 0]
         return float((delta**2 / 2).sum() / num * full.steps / len(every))
 
-    moved, shape_full, shape_half = (
-        kl(means(full, 64), means(half, 64)),
-        kl(means(full, 64), means(full, 1)),
-        kl(means(half, 64), means(half, 1)),
-    )
+    moved = kl(means(full, 64), means(other, 64))
     return {
-        "kl_an_image_float32_to_bfloat16": moved,
-        "tv_an_image_at_most": min(1.0, math.sqrt(moved / 2)),
-        "kl_an_image_batch_shape_float32": shape_full,
-        "kl_an_image_batch_shape_bfloat16": shape_half,
+        "kl_a_sample": moved,
+        "tv_a_sample_at_most": min(1.0, math.sqrt(moved / 2)),
+        "kl_a_sample_batch_shape": kl(means(other, 64), means(other, 1)),
+        "kl_a_sample_batch_shape_float32": kl(means(full, 64), means(full, 1)),
     }
 
 
@@ -242,7 +229,7 @@ def same_law(num: int) -> dict[str, Any]:
     from drawahead import agreement
 
     found: dict[str, Any] = {}
-    for name, target, window in (("fashion", fashion(HALF), 96), ("text", text(HALF), None)):
+    for name, target, window in (("fashion", fashion(HALF), 64), ("text", text(HALF), None)):
         one = da.sample(target, num, sampler=da.Coupled(window), seed=21, max_live=256).samples
         two = da.sample(target, num, sampler=da.Sequential(), seed=22, max_live=256).samples
         if name == "fashion":
@@ -305,22 +292,22 @@ def measure(out: Path, parts: list[str], quick: bool) -> None:
     torch.backends.cudnn.benchmark = True
     results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     results["machine"] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    batches = BATCHES[::4] if quick else BATCHES
     work: dict[str, Callable[[], None]] = {
         "text": lambda: one_sample(results, "text", text(HALF), (None, 64) if quick else (None, 32, 64, 128)),
         "fashion": lambda: one_sample(results, "fashion", fashion(HALF), (96,) if quick else WINDOWS),
-        "layouts": lambda: results.__setitem__("fashion_layouts", layouts()),
-        "float32": lambda: float32(results),
-        "eager": lambda: eager(results),
+        "layouts": lambda: results.__setitem__("layouts", layouts()),
         "outside": lambda: results.__setitem__(
             "outside", {"fashion": [outside(fashion(HALF), w) for w in (64, 96, 128)], "text": outside(text(HALF), 255)}
         ),
-        "text_batches": lambda: many_samples(results, "text", text(HALF), batches, None),
-        "fashion_batches": lambda: many_samples(results, "fashion", fashion(HALF), batches[: 5 if quick else None], 64),
-        "numerics": lambda: results.__setitem__(
-            "numerics", {"text": numerics_of_text(), "fashion": numerics_of_fashion()}
+        "spread": lambda: results.__setitem__(
+            "spread", measured(da.TokenChain(text(HALF), order="spread"), da.Coupled(), 1, SEEDS)
         ),
-        "law": lambda: results.__setitem__("law", same_law(256 if quick else 2048)),
+        "numerics": lambda: results.__setitem__("numerics", numerics()),
+        "law": lambda: results.__setitem__("law", same_law(128 if quick else 1024)),
+        "text_batches": lambda: many_samples(results, "text", text(HALF), TEXT_BATCHES[:: 4 if quick else 1], None),
+        "precisions": lambda: precisions(results),
+        "fashion_batches": lambda: many_samples(results, "fashion", fashion(HALF), FASHION_BATCHES, 64),
+        "eager": lambda: eager(results),
     }
     for name, part in work.items():
         if parts and name not in parts:
@@ -337,26 +324,32 @@ def measure(out: Path, parts: list[str], quick: bool) -> None:
         out.write_text(json.dumps(results, indent=1) + "\n")
 
 
+def numerics() -> dict[str, Any]:
+    return {
+        name: {"text": numerics_of_text(half), "fashion": numerics_of_fashion(half)}
+        for name, half in (("bfloat16", torch.bfloat16), ("float16", torch.float16))
+    }
+
+
 def layouts() -> dict[str, Any]:
-    """Sequential at batch 1 with the network's tensors laid out either way."""
+    """Sequential at batch 1 with the image network's tensors laid out either way."""
     found = {}
     for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
         chain = da.networks.fashion(device="cuda", dtype=HALF, memory_format=layout)
-        found[name] = {
-            "sequential": measured(chain, da.Sequential(), 1, SEEDS[:2]),
-            "coupled": measured(chain, da.Coupled(96), 1, SEEDS[:4]),
-        }
-        print(name, {key: round(row["seconds"], 4) for key, row in found[name].items()}, flush=True)
+        found[name] = measured(chain, da.Sequential(), 1, SEEDS[:2])
+        print(name, round(found[name]["seconds"], 4), flush=True)
     return found
 
 
-def float32(results: dict[str, Any]) -> None:
-    """The same ratios with networks in single precision."""
-    for name, target, window in (("fashion", fashion(torch.float32), 64), ("text", text(torch.float32), None)):
-        results.setdefault(name, {})["float32"] = {
-            "sequential": measured(target, da.Sequential(), 1, SEEDS[:1]),
-            "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4]),
-        }
+def precisions(results: dict[str, Any]) -> None:
+    """The same ratios with networks in other precisions."""
+    for name, make, window in (("fashion", fashion, 128), ("text", text, None)):
+        for label, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+            target = make(dtype)
+            results.setdefault(name, {})[label] = {
+                "sequential": measured(target, da.Sequential(), 1, SEEDS[:1]),
+                "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4]),
+            }
 
 
 def eager(results: dict[str, Any]) -> None:

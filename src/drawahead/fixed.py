@@ -10,7 +10,7 @@ where the samples stand, once a round. The algorithm is that of `Coupled`, by th
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast, final
 
 import torch
@@ -42,11 +42,12 @@ class FixedBatch(abc.ABC):
         self.window = window
         self.rows = len(paths)
         self.most = int(paths.length.max())
-        self.start: dict[str, Tensor] = {}
         paths.position = paths.position.to(self.device)
         paths.length = paths.length.to(self.device)
         self.bad = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.index = torch.arange(self.rows, device=self.device)[:, None]
         self.graphs: dict[tuple[int, int], Any] = {}
+        self.refill: Any = None  # the graph that makes noise
         self.pool: Any = None
 
     def load(self, paths: Paths) -> None:
@@ -56,7 +57,12 @@ class FixedBatch(abc.ABC):
             theirs = getattr(paths, name)
             mine.copy_(theirs.keys if name in ("stream", "copies") else theirs)
         self.bad.zero_()
-        self._fill_noise()
+        if self.device.type != "cuda":
+            self._fill_noise()
+            return
+        if self.refill is None:
+            self.refill = self._captured(self._fill_noise)
+        self.refill.replay()
 
     def round(self, window: int, ahead: int) -> None:
         """One round with this window, which leaves drafts for as many steps, or for `ahead` if the window does not
@@ -73,8 +79,8 @@ class FixedBatch(abc.ABC):
         standing: list[int] = torch.cat([self.paths.position, self.bad]).tolist()
         if standing.pop():
             raise AnswerError(
-                f"an answer of the model in one of steps {min(standing)} ... {max(standing)} is not finite or not "
-                "normalised; draw with graphs=False to learn which"
+                f"an answer of the model at or before step {max(standing)} is not finite or not normalised; draw with "
+                "graphs=False to learn which"
             )
         return standing
 
@@ -86,34 +92,31 @@ class FixedBatch(abc.ABC):
             for _ in range(2):
                 self._round(window, ahead)
         torch.cuda.current_stream(self.device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
-            self._round(window, ahead)
-        self.pool = self.pool or graph.pool()
-        self.graphs[window, ahead] = graph
+        self.graphs[window, ahead] = self._captured(lambda: self._round(window, ahead))
         for name, buffer in self._state().items():  # capturing ran nothing, but warming up did
             buffer.copy_(before[name])
 
+    def _captured(self, work: Callable[[], None]) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):  # graphs leave nothing behind that another might overwrite
+            work()
+        self.pool = self.pool or graph.pool()
+        return graph
+
     def _round(self, window: int, ahead: int) -> None:
         paths = self.paths
-        index = torch.arange(self.rows, device=self.device)[:, None]
         width = self.room().clamp(min=0, max=window)
         steps = paths.steps(window + 1).clamp_(max=self._steps - 1)
-        noise = self.noise[index, steps]
+        noise = self.noise[self.index, steps]
         draft = self.draft(window)
         guess, followed = paths.follow(draft, noise[:, :window])
-        target, refined, beyond = self.look(guess, draft, width, ahead)
-        uniform = noise[:, :, 0] if self.uniform is None else self.uniform[index, steps[:, :window]]
+        target = self.look(guess, draft, width, ahead)
+        uniform = noise[:, :, 0] if self.uniform is None else self.uniform[self.index, steps[:, :window]]
         kept, values = self.sampler.judge(Window(followed, target, guess, noise, uniform, noise[:, :0], width))
-        live = paths.position < paths.length
-        following = ahead or window
-        if following:
-            column = kept[:, None] + 1 + torch.arange(following, device=self.device)
-            if ahead:
-                refined = refined.join(beyond)
-                column = torch.where(column <= width[:, None], column, window + column - width[:, None])
-            self.keep(refined[index, column.clamp_(max=refined.shape[1] - 1)])
-        self.advance(values, torch.where(live, kept + 1, 0))
+        if ahead or window:
+            column = kept[:, None] + 1 + torch.arange(ahead or window, device=self.device)
+            self.redraft(column, width)
+        self.advance(values, kept, torch.where(paths.position < paths.length, kept + 1, 0))
 
     @property
     @abc.abstractmethod
@@ -142,17 +145,17 @@ class FixedBatch(abc.ABC):
     def draft(self, window: int) -> Law: ...
 
     @abc.abstractmethod
-    def keep(self, law: Law) -> None:
-        """Remember the drafts for the next round."""
+    def look(self, guess: Tensor, draft: Any, width: Tensor, ahead: int) -> Law:
+        """Ask the model. -> the targets (rows, w + 1)."""
 
     @abc.abstractmethod
-    def look(self, guess: Tensor, draft: Any, width: Tensor, ahead: int) -> tuple[Law, Any, Law]:
-        """Ask the model. -> the targets (rows, w + 1), the same as drafts for next time, and drafts for `ahead` steps
-        beyond each row's width."""
+    def redraft(self, column: Tensor, width: Tensor) -> None:
+        """Put down the next round's drafts: for each step the newest answer, which is the one at `column` (rows,
+        drafts) of this round, or the one at the row's `width` for what lies beyond."""
 
     @abc.abstractmethod
-    def advance(self, values: Tensor, count: Tensor) -> None:
-        """Move each row on by its first `count` values, in place."""
+    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
+        """Move each row on by its first `count` values, in place: `kept` + 1, or 0 where a row has ended."""
 
 
 @final
@@ -164,6 +167,7 @@ class FixedGaussians(FixedBatch):
         self._mean, self._anchor = empty, empty.clone()
         self._scale = torch.ones(self.rows, window, dtype=torch.float64, device=self.device)
         self._slope = torch.full_like(self._scale, torch.nan)
+        self._answered: tuple[Tensor, Tensor, Tensor | None] = empty, empty, None
         self._next_fixed = chain.next_fixed.to(self.device)
         self.noise = torch.zeros(self.rows, chain.steps, chain.size, dtype=torch.float64, device=self.device)
         self.uniform = torch.zeros(self.rows, chain.steps, dtype=torch.float64, device=self.device)
@@ -205,20 +209,9 @@ class FixedGaussians(FixedBatch):
         return torch.minimum(self.own.length - 1, self._next_fixed[at]) - at
 
     def draft(self, window: int) -> Gaussian:
-        return Gaussian(
-            self._mean[:, :window], self._scale[:, :window], self._slope[:, :window], self._anchor[:, :window]
-        )
+        return Gaussian(self._mean, self._scale, self._slope, self._anchor).first(window)
 
-    def keep(self, law: Law) -> None:
-        law = cast(Gaussian, law)
-        width = law.shape[1]
-        self._mean[:, :width] = law.mean
-        self._scale[:, :width] = law.scale
-        if law.slope is not None and law.anchor is not None:
-            self._slope[:, :width] = law.slope
-            self._anchor[:, :width] = law.anchor
-
-    def look(self, guess: Tensor, draft: Gaussian, width: Tensor, ahead: int) -> tuple[Gaussian, Gaussian, Gaussian]:
+    def look(self, guess: Tensor, draft: Gaussian, width: Tensor, ahead: int) -> Gaussian:
         chain, own = self.chain, self.own
         states = own.states(guess)
         steps = own.steps(states.shape[1]).clamp_(max=chain.steps - 1)
@@ -227,22 +220,37 @@ class FixedGaussians(FixedBatch):
         flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double()).view(states.shape)
         self.bad.logical_or_(~flat.isfinite().all())
         target = chain.law(flat, steps, own.free)
-        refined = target
+        slope = None
         if self.sampler.secant:
-            refined = leaning(target, states, draft, chain.steepest[steps[:, : draft.shape[1]]], own.free)
-        last = flat[torch.arange(self.rows, device=self.device), width][:, None].expand(-1, ahead, -1)
-        later = (own.position + width)[:, None] + 1 + torch.arange(ahead, device=self.device)
-        return target, refined, chain.law(last, later, own.free)
+            slope = leaning(target, states, draft, chain.steepest[steps[:, : draft.shape[1]]], own.free).slope
+        self._answered = flat, states, slope
+        return target
 
-    def advance(self, values: Tensor, count: Tensor) -> None:
-        own = self.own
-        states = own.states(values)
-        rows = torch.arange(self.rows, device=self.device)
-        for column, step in enumerate(self.chain.record):
-            passed = (own.position < step) & (step <= own.position + count)
-            at = (step - own.position).clamp(min=0, max=values.shape[1])
-            own.recorded[:, column] = torch.where(passed[:, None], states[rows, at], own.recorded[:, column])
-        own.x.copy_(states[rows, count])
+    def redraft(self, column: Tensor, width: Tensor) -> None:
+        flat, states, slope = self._answered
+        beyond = column > width[:, None]
+        at = torch.where(beyond, width[:, None], column)
+        law = self.chain.law(flat[self.index, at], self.own.position[:, None] + column, self.own.free)
+        drafts = column.shape[1]
+        self._mean[:, :drafts] = law.mean
+        self._scale[:, :drafts] = law.scale
+        if slope is not None:
+            self._slope[:, :drafts] = torch.where(beyond, torch.nan, slope[self.index, at])
+            self._anchor[:, :drafts] = states[self.index, at]
+
+    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
+        """The states up to `kept` are those of the guess; one more step follows them."""
+        own, states = self.own, self._answered[1]
+        index, last = self.index[:, 0], torch.where(count > 0, kept, 0)
+        step = (own.position + last).clamp(max=self.chain.steps - 1)
+        onward = torch.addcmul(values[index, last], self.own.plan.a[step][:, None], states[index, last])
+        onward = own.overwritten(onward[:, None], step[:, None] + 1)[:, 0]
+        for column, wanted in enumerate(self.chain.record):
+            passed = (own.position < wanted) & (wanted <= own.position + count)
+            at = (wanted - own.position).clamp(min=0, max=states.shape[1] - 1)
+            there = torch.where((at == count)[:, None], onward, states[index, at])
+            own.recorded[:, column] = torch.where(passed[:, None], there, own.recorded[:, column])
+        own.x.copy_(torch.where(count[:, None] > 0, onward, own.x))
         own.position.add_(count)
 
 
@@ -253,6 +261,8 @@ class FixedTokens(FixedBatch):
         self.oracle: TokenOracle = paths.oracle
         n, q = self.oracle.length, self.oracle.vocab_size
         self._rows_ahead = torch.zeros(self.rows, window, q, dtype=torch.float64, device=self.device)
+        self._answered = self._rows_ahead
+        self._asked = 0
         self.noise = torch.zeros(self.rows, n, q, dtype=torch.float64, device=self.device)
         self.uniform = None
         self._fill_noise()
@@ -284,38 +294,37 @@ class FixedTokens(FixedBatch):
     def draft(self, window: int) -> Categorical:
         return Categorical(self._rows_ahead[:, :window])
 
-    def keep(self, law: Law) -> None:
-        law = cast(Categorical, law)
-        self._rows_ahead[:, : law.shape[1]] = law.log_probs
-
-    def look(
-        self, guess: Tensor, draft: Categorical, width: Tensor, ahead: int
-    ) -> tuple[Categorical, Categorical, Categorical]:
+    def look(self, guess: Tensor, draft: Categorical, width: Tensor, ahead: int) -> Categorical:
         own, window = self.own, guess.shape[1]
         tokens = own._filled(guess, torch.full_like(own.position, window)) if window else own.tokens
+        end = (own.length - 1).clamp(min=0)
         prefix = own.steps(window + 1)
-        last = own.position + width
+        last = torch.minimum(own.position + width, end)  # a row that has ended asks again about its last step
         later = last[:, None] + 1 + torch.arange(ahead, device=self.device)
-        position = own.order.gather(1, torch.cat([prefix, later], dim=1).clamp(max=self._steps - 1))
+        position = own.order.gather(1, torch.minimum(torch.cat([prefix, later], dim=1), end[:, None]))
         prefix = torch.minimum(prefix, last[:, None])  # padding asks again what the last one asks
         if self.oracle.one_pass:
             asked = torch.cat([prefix, last[:, None].expand(-1, ahead)], dim=1)
             rows = self.oracle.path_rows(tokens, own.rank, asked, position)
         else:
-            row = torch.arange(self.rows, device=self.device)
-            masked = reveal(tokens, own.rank, row.repeat_interleave(window + 1), prefix.reshape(-1))
-            context = row[:, None] * (window + 1) + torch.cat(
-                [torch.arange(window + 1, device=self.device).expand(self.rows, -1), width[:, None].expand(-1, ahead)],
-                dim=1,
-            )
+            row = self.index[:, 0].repeat_interleave(window + 1)
+            masked = reveal(tokens, own.rank, row, prefix.reshape(-1))
+            own_context = torch.arange(window + 1, device=self.device).expand(self.rows, -1)
+            context = self.index * (window + 1) + torch.cat([own_context, width[:, None].expand(-1, ahead)], dim=1)
             rows = self.oracle.rows_at(masked, context.reshape(-1), position.reshape(-1)).view(*position.shape, -1)
         total = rows.to(torch.float64).logsumexp(-1, keepdim=True)
-        self.bad.logical_or_(~(total.abs() <= tolerance(rows.dtype)).all())
-        law = rows.to(torch.float64) - total
-        target = Categorical(law[:, : window + 1])
-        return target, target, Categorical(law[:, window + 1 :])
+        bad = ~(total.abs() <= tolerance(rows.dtype)) & (own.length > 0)[:, None, None]  # else all asked is known
+        self.bad.logical_or_(bad.any())
+        self._answered = rows.to(torch.float64) - total
+        self._asked = window + 1
+        return Categorical(self._answered[:, : window + 1])
 
-    def advance(self, values: Tensor, count: Tensor) -> None:
+    def redraft(self, column: Tensor, width: Tensor) -> None:
+        beyond = self._asked + column - width[:, None] - 1  # where the answers for later steps are
+        at = torch.where(column <= width[:, None], column, beyond).clamp_(max=self._answered.shape[1] - 1)
+        self._rows_ahead[:, : column.shape[1]] = self._answered[self.index, at]
+
+    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
         self.own.tokens.copy_(self.own._filled(values, count))
         self.own.position.add_(count)
 

@@ -133,7 +133,7 @@ class CountingOracle(TokenOracle):
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
 
     def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        self._count(len(torch.unique(prefix[0])) * len(tokens), len(tokens))
+        self._count(sum(len(row.unique()) for row in prefix), len(tokens))
         return self.oracle.path_rows(tokens, rank, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:

@@ -74,8 +74,9 @@ class Stream:
     @staticmethod
     def of_samples(seed: int, samples: Tensor) -> Stream:
         """The streams of the samples with these numbers (rows,), under one seed."""
-        counter = (samples & _MASK, (samples >> 32) & _MASK, 0, int(Purpose.SAMPLE))
-        return Stream(torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1))
+        numbers = samples.cpu()
+        counter = (numbers & _MASK, (numbers >> 32) & _MASK, 0, int(Purpose.SAMPLE))
+        return Stream(torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1).to(samples.device))
 
     def child(self, index: int, step: int) -> Stream:
         """An independent stream for candidate `index` of the segment that starts at `step`."""
@@ -102,6 +103,9 @@ class Stream:
     def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
+        if step.is_cuda and blocks <= _SMALL and not torch.cuda.is_current_stream_capturing():
+            here = Stream(self.keys.cpu()), attempt.cpu() if isinstance(attempt, Tensor) else attempt
+            return here[0]._words(purpose, step.cpu(), here[1], size).to(step.device)
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
         else:

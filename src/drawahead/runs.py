@@ -28,7 +28,7 @@ from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
 
 _TRACED = 16  # samples whose progress the report keeps
-_NOISE_BYTES = 4 * 2**30  # how much noise a batch of fixed shape may hold
+_NOISE_BYTES = 2**30  # how much noise a batch of fixed shape may hold
 _KEPT = 4  # batches of fixed shape that an oracle remembers, with their graphs
 
 
@@ -225,9 +225,8 @@ class FixedRun(Run):
 
     def rounds(self) -> Iterator[Callable[[], Report]]:
         job = self.job
-        size = min(job.max_live, job.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
-        for start in range(0, job.num_samples, size):
-            numbers = torch.arange(start, min(start + size, job.num_samples))
+        for start in range(0, job.num_samples, self._size):
+            numbers = torch.arange(start, min(start + self._size, job.num_samples))
             self.begin(numbers.tolist())
             yield from self._batch(numbers)
 
@@ -242,13 +241,26 @@ class FixedRun(Run):
         pass
 
     def prepare(self) -> None:
-        """Capture a first round, so that an oracle which cannot be captured is known before anything is drawn."""
-        batch = self._loaded(torch.arange(min(self.job.max_live, self.job.num_samples)))
-        batch.round(*self._shape(int(batch.paths.length.max()) - 1, first=True))
+        """Capture every round that may come, so that an oracle which cannot be captured is known before anything is
+        drawn, and no sample waits for it later."""
+        batch = self._loaded(torch.arange(min(self._size, self.job.num_samples)))
+        need = int(batch.paths.length.max()) - 1
+        shapes = {(0, 0), self._shape(need, first=True), self._shape(need, first=False)}
+        for window, ahead in shapes | {(size, 0) for size in self._sizes if size < need}:
+            if (window, ahead) not in batch.graphs:
+                batch.round(window, ahead)
         batch.standing()
 
     def _batch(self, numbers: Tensor) -> Iterator[Callable[[], Report]]:
         batch = self._loaded(numbers)
+        kept, key = self._kept, (len(numbers), self.window, self.secant)
+        del kept[key]  # while it is in use: `on_round` may draw from the same model
+        try:
+            yield from self._drawn(batch, numbers)
+        finally:
+            kept[key] = batch
+
+    def _drawn(self, batch: FixedBatch, numbers: Tensor) -> Iterator[Callable[[], Report]]:
         length = batch.paths.length.tolist()
         position = [0] * len(numbers)
         live = [i for i, n in enumerate(length) if n]
@@ -262,9 +274,10 @@ class FixedRun(Run):
             drafted = sum(min(window, self._room(position[i], length[i])) for i in live)
             began = time.perf_counter()
             batch.round(window, ahead)
-            # Without drafts every row makes one step: there is nothing to read back before the end.
+            # Without drafts every row makes one step: there is nothing to read back before one ends.
+            ends = any(length[i] == position[i] + 1 for i in live)
             standing = (
-                batch.standing() if window or not need else [p + (p < n) for p, n in zip(position, length, strict=True)]
+                batch.standing() if window or ends else [p + (p < n) for p, n in zip(position, length, strict=True)]
             )
             self.oracle_seconds += time.perf_counter() - began
             rounds += 1
@@ -297,16 +310,24 @@ class FixedRun(Run):
             return 0, min(self.window, need)
         if need > self.window:
             return self.window, self.window
-        sizes = [self.window]
-        while sizes[-1] > 1 and sizes[-1] >= need:  # what is left is narrower than the window: save the padding
-            sizes.append(sizes[-1] * 3 // 4 if len(sizes) % 2 else sizes[-2] // 2)
-        return min(size for size in sizes if size >= need), 0
+        return min(size for size in self._sizes if size >= need), 0
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Windows for when less is left than a whole one: to save padding."""
+        return [size for size in (self.window, self.window // 2, self.window // 4, self.window // 8) if size]
+
+    @property
+    def _size(self) -> int:
+        """How many samples are drawn together."""
+        return min(self.job.max_live, self.job.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
 
     def _count(self, batch: FixedBatch, window: int, committed: int, drafted: int, live: int) -> None:
         chain = self.job.chain
         one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
         self.round_count += 1
-        self.widths.append(batch.rows * (window + 1))  # padding is asked about too
+        # Padding is asked about too, but along a path that is answered in one pass it repeats a question.
+        self.widths.append(batch.rows + drafted if one_pass else batch.rows * (window + 1))
         self.passes += batch.rows if one_pass else self.widths[-1]
         self.committed.append(committed)
         self.tally.committed += committed
@@ -318,12 +339,17 @@ class FixedRun(Run):
             values = batch.paths.result(torch.tensor(rows, device=batch.device))
             self.finish(numbers[rows], torch.tensor(length)[rows], values, rounds)
 
+    @property
+    def _kept(self) -> dict[Any, FixedBatch]:
+        """The batches that the model remembers."""
+        kept: dict[Any, FixedBatch] = _home(self.job.chain).__dict__.setdefault("_fixed_batches", {})
+        return kept
+
     def _loaded(self, numbers: Tensor) -> FixedBatch:
         """A batch with these samples: one that was used before, with its graphs, if there is one."""
         chain = self.job.chain
         assert isinstance(chain, TokenChain | GaussianChain)
-        kept: dict[Any, FixedBatch] = _home(chain).__dict__.setdefault("_fixed_batches", {})
-        key = (len(numbers), self.window, self.secant)
+        kept, key = self._kept, (len(numbers), self.window, self.secant)
         batch = kept.pop(key, None)
         if batch is None:
             batch = fixed_batch(chain, self.job.seed, numbers, self.window, self.secant)

@@ -158,6 +158,7 @@ class GaussianPaths(Paths):
     known: Tensor | None  # (rows, d), NaN where unknown
     recorded: Tensor  # (rows, len(record), d)
     copies: Stream  # the noise of the known entries: a branch overwrites with the same copies as its parent
+    rolled: tuple[Tensor, Tensor] | None = None  # the last guess that was followed, and its states
 
     @property
     def device(self) -> torch.device:
@@ -195,6 +196,8 @@ class GaussianPaths(Paths):
 
     def states(self, values: Tensor) -> Tensor:
         """The states after 0, 1, ... of the increments `values` (rows, w, d) -> (rows, w + 1, d)."""
+        if self.rolled is not None and self.rolled[0] is values:
+            return self.rolled[1]
         return self.overwritten(self._rolled(self._a(values.shape[1]), values), self.steps(values.shape[1] + 1))
 
     def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
@@ -203,7 +206,9 @@ class GaussianPaths(Paths):
         slope = draft.slope.nan_to_num(0.0)[..., None]
         unmoved = draft.mean - slope * draft.anchor
         rolled = self._rolled(self._a(noise.shape[1]) + slope, torch.addcmul(unmoved, draft.scale[..., None], noise))
-        return super().follow(Gaussian(torch.addcmul(unmoved, slope, rolled[:, :-1]), draft.scale), noise)
+        guess, followed = super().follow(Gaussian(torch.addcmul(unmoved, slope, rolled[:, :-1]), draft.scale), noise)
+        self.rolled = None if self.known is not None else (guess, rolled)
+        return guess, followed
 
     def _a(self, width: int) -> Tensor:
         """The next A's (rows, w, 1); 1 in the padding beyond the last step."""

@@ -54,6 +54,10 @@ class Law(abc.ABC):
         """The laws at (row, column) index tensors, which broadcast to the shape wanted."""
 
     @abc.abstractmethod
+    def first(self, width: int) -> Self:
+        """The laws of the first `width` columns."""
+
+    @abc.abstractmethod
     def join(self, other: Self) -> Self:
         """Both tables side by side along the window."""
 

@@ -55,6 +55,9 @@ class Categorical(Law):
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
         return type(self)(self.log_probs[index])
 
+    def first(self, width: int) -> Self:
+        return type(self)(self.log_probs[:, :width])
+
     def join(self, other: Self) -> Self:
         return type(self)(torch.cat([self.log_probs, other.log_probs], dim=1))
 

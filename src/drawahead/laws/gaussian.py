@@ -92,6 +92,11 @@ class Gaussian(Law):
             return type(self)(self.mean[index], self.scale[index])
         return type(self)(self.mean[index], self.scale[index], self.slope[index], self.anchor[index])
 
+    def first(self, width: int) -> Self:
+        if self.slope is None or self.anchor is None:
+            return type(self)(self.mean[:, :width], self.scale[:, :width])
+        return type(self)(*(part[:, :width] for part in (self.mean, self.scale, self.slope, self.anchor)))
+
     def join(self, other: Self) -> Self:
         mean, scale = torch.cat([self.mean, other.mean], dim=1), torch.cat([self.scale, other.scale], dim=1)
         if self.slope is None and other.slope is None:

@@ -39,7 +39,7 @@ class Window:
     @property
     def verified(self) -> Law:
         """The targets of the drafted steps (rows, w)."""
-        return self.target[_columns(self.width, 0, self.draft.shape[1])]
+        return self.target.first(self.draft.shape[1])
 
     @property
     def used(self) -> Tensor:
