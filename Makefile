@@ -14,7 +14,7 @@ export OMP_NUM_THREADS := 1
 .PHONY: help demo test test-slow bench clean distclean
 
 help:
-	@echo "make demo       draw samples, compare the samplers, write a picture to out/demo.png"
+	@echo "make demo       draw texts and clothes, compare the samplers, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import drawahead as da
 from drawahead.cli.app import run
+from drawahead.cli.names import named
+from drawahead.cli.shipped import SHIPPED, Asked
 from drawahead.samplers import SAMPLERS
 from drawahead.targets import CHAINS, TARGETS
 
@@ -50,6 +53,81 @@ def test_images_are_written_as_a_picture(
     assert (tmp_path / "digits.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_texts_are_printed_beside_their_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sample", "text", "--size", "20", "--seed", "3"]) == 0
+    shown = capsys.readouterr()
+    result = da.sample(da.networks.text(20), 4, seed=3, sampler=da.Sequential())
+    assert all(da.networks.to_text(tokens) in shown.out for tokens in result.samples)  # auto changes no sample
+    assert shown.out.count(" rounds  ") >= 4 and "queries" in shown.out and shown.err == ""
+
+
+def test_blanks_of_a_prompt_are_filled_in(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = "My fellow ____, we are ___"
+    same = ["sample", "text", "--num", "2", "--prompt", prompt, "--order", "spread", "--temperature", "0.5"]
+    assert run([*same, "--quiet"]) == 0
+    texts = capsys.readouterr().out.splitlines()
+    assert len(texts) == 2 and "_" not in "".join(texts)
+    for text in texts:
+        assert [a for a, b in zip(text, prompt, strict=True) if b != "_"] == [b for b in prompt if b != "_"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert run(same) == 0
+    assert "My fellow \x1b[1;32m" in capsys.readouterr().out  # what was drawn stands out
+
+
+def test_texts_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = ["sample", "text", "--num", "2", "--size", "12"]
+    assert run([*same, "--json"]) == 0
+    texts = json.loads(capsys.readouterr().out)["samples"]
+    assert all(isinstance(text, str) and len(text) == 12 for text in texts)
+    for name in ("a.txt", "a.npz"):
+        assert run([*same, "--quiet", "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / "a.txt").read_text().splitlines() == texts
+    kept = np.load(tmp_path / "a.npz")
+    assert kept["texts"].tolist() == texts == [da.networks.to_text(torch.tensor(row)) for row in kept["samples"]]
+    assert capsys.readouterr().out == ""
+
+
+def test_clothes_are_written_as_a_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["sample", "fashion", "--num", "2", "--steps", "3", "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert "wrote fashion.png" in shown and "2 samples of 3 steps" in shown and "of its 1000" not in shown
+    assert (tmp_path / "fashion.png").read_bytes()[:4] == b"\x89PNG"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert run(["sample", "fashion", "--num", "1", "--steps", "2", "--device", "cpu"]) == 0
+    assert "▀" in capsys.readouterr().out
+
+
+def test_without_a_gpu_clothes_take_fewer_steps_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    subject = named("fashion", Asked())
+    assert subject.chain.steps == 100 and "100 of its 1000 steps; --steps 1000 for all" in subject.remark
+    assert named("fashion", Asked(steps=7)).remark == ""
+
+
+def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a network was loaded")
+
+    for network in (da.networks.fashion, da.networks.text):
+        monkeypatch.setitem(network.__globals__, "load", fail)
+    assert run(["targets"]) == 0 and run(["sample", "pairs", "--quiet"]) == 0
+    with pytest.raises(AssertionError, match="loaded"):
+        run(["sample", "text"])
+
+
+@pytest.mark.slow
+def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "My fellow Americans" in shown and all(name in shown for name in SAMPLERS)
+    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "demo.png"}
+
+
 def test_compare_has_a_row_for_every_sampler(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", "urns", "--num", "40", "--size", "6"]) == 0
     shown = capsys.readouterr().out
@@ -63,24 +141,41 @@ def test_compare_has_a_row_for_every_sampler(capsys: pytest.CaptureFixture[str])
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["targets"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in (*TARGETS, *CHAINS))
+    assert all(name in shown for name in (*SHIPPED, *TARGETS, *CHAINS))
     assert run(["samplers"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in SAMPLERS)
+    assert all(name in shown for name in ("auto", *SAMPLERS))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sample", "nothing"], "there is no target 'nothing'; the targets are product"),
-        (["sample", "pairs", "--sampler", "nothing"], "the samplers are sequential"),
+        (["sample", "nothing"], "there is no target 'nothing'; the targets are text, fashion, product"),
+        (["sample", "pairs", "--sampler", "nothing"], "the samplers are auto, sequential"),
         (["sample", "pairs", "--size", "7"], "n must be even"),
         (["sample", "pairs", "--num", "0"], "num"),
         (["sample", "pairs", "--sampler", "sequential", "--window", "3"], "takes no window"),
-        (["sample", "pairs", "--out", "a.txt"], "--out must end in"),
+        (["sample", "pairs", "--sampler", "auto", "--window", "3"], "--window does not go with --sampler auto"),
+        (["sample", "pairs", "--out", "a.pdf"], "--out must end in"),
+        (["sample", "pairs", "--out", "a.txt"], "not texts"),
         (["sample", "pairs", "--out", "a.png"], "not images"),
         (["sample", "pairs", "--out", "/nowhere/a.npz"], "no folder"),
         (["sample", "ising", "--size", "40"], "12"),
+        (["sample", "pairs", "--prompt", "a_"], "--prompt does not apply to pairs"),
+        (["sample", "pairs", "--device", "cpu"], "--device does not apply to pairs"),
+        (["sample", "digits", "--order", "spread"], "--order does not apply to digits"),
+        (["sample", "text", "--steps", "9"], "--steps does not apply to text, which takes --size"),
+        (["sample", "text", "--size", "9", "--prompt", "a_"], "--size does not go with --prompt"),
+        (["sample", "text", "--size", "300"], "1 to 256"),
+        (["sample", "text", "--prompt", "all known"], "no blank"),
+        (["sample", "text", "--prompt", "caf\u00e9 _"], "character 3 of the prompt"),
+        (["sample", "text", "--temperature", "0"], "temperature must be"),
+        (["sample", "text", "--order", "sideways"], "--order"),
+        (["sample", "text", "--out", "a.png"], "not images"),
+        (["sample", "fashion", "--temperature", "1"], "--temperature does not apply to fashion"),
+        (["sample", "fashion", "--steps", "1001"], "steps must be between 1 and 1000"),
+        (["sample", "fashion", "--device", "gpu"], "--device"),
+        (["compare", "text"], "no exact oracle"),
         (["nothing"], "nothing"),
     ],
 )

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -16,34 +16,32 @@ from rich.console import Console
 import drawahead
 from drawahead import samplers as all_samplers
 from drawahead import targets as all_targets
-from drawahead.bench.coupled import run as run_coupled
-from drawahead.bench.diffusion import run as run_diffusion
-from drawahead.bench.rounds import run as run_rounds
-from drawahead.chains import GaussianChain
 from drawahead.cli import files, tables
+from drawahead.cli.bench import bench
 from drawahead.cli.compare import compare as run_comparison
 from drawahead.cli.demo import run as run_demo
+from drawahead.cli.names import named
 from drawahead.cli.progress import watching
-from drawahead.errors import DrawaheadError
+from drawahead.cli.shipped import SHIPPED, Asked
+from drawahead.cli.subjects import Images
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.sample import as_chain
+from drawahead.samplers import Sampler
 
 app = typer.Typer(
-    help="Exact samples from any-order autoregressive models in a handful of parallel rounds.",
+    help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Measure what the samplers cost.")
 app.add_typer(bench, name="bench")
 
 Target = Annotated[str, typer.Argument(help="What to draw from; `drawahead targets` lists them.", show_default=False)]
 Num = Annotated[int, typer.Option("--num", "-n", min=1, help="How many samples.")]
 Size = Annotated[
     int | None,
-    typer.Option("--size", min=1, help="Positions of the target (side of a grid); each target has a usual size."),
+    typer.Option("--size", min=1, help="Positions of the target, or side of a grid; each has a usual size."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Sample i of a seed is always the same sample.")]
-Folder = Annotated[Path, typer.Option(help="The folder for what is written.", file_okay=False)]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that measure side by side.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Sample i of a seed and sampler is always the same sample.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]
 
 
@@ -65,16 +63,39 @@ def drawahead_(
 @app.command()
 def sample(
     target: Target,
-    num: Num = 8,
+    num: Annotated[
+        int | None, typer.Option("--num", "-n", min=1, help="How many samples.", show_default="8, or 4 texts")
+    ] = None,
     size: Size = None,
     seed: Seed = 0,
     sampler: Annotated[
         str | None,
-        typer.Option(help="How; `drawahead samplers` lists them. If not given: block, or coupled for vectors."),
+        typer.Option(
+            help="How; `drawahead samplers` lists them. Auto measures and chooses.",
+            show_default="auto, or coupled with --window",
+        ),
     ] = None,
     window: Annotated[
         int | None,
         typer.Option(min=1, help="Steps drafted at a time; adapted to the target if not given."),
+    ] = None,
+    order: Annotated[
+        Literal["random", "spread"] | None,
+        typer.Option(help="In which order tokens are drawn: uniformly random, or always spread evenly."),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Of text: what to fill in, an underscore for each missing character.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of text: below 1, likely characters are likelier still.", show_default="0.5")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of fashion: how many of its 1000 steps.", show_default="1000 on a GPU, else 100"),
+    ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Where a shipped network runs.", show_default="cuda if there is one"),
     ] = None,
     max_batch_size: Annotated[
         int | None,
@@ -82,48 +103,55 @@ def sample(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write to this file: .npz or .json, or .png for images.", dir_okay=False),
+        typer.Option(help="Also write to this file: .npz or .json, .png for images, .txt for texts.", dir_okay=False),
     ] = None,
     json: Json = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the samples only, one a line; nothing with --out.")
     ] = False,
 ) -> None:
-    """Draw samples from a target and show what they cost."""
-    oracle = all_targets.named(target, size)
-    vectors = isinstance(oracle, GaussianChain)
-    image = isinstance(oracle, GaussianChain) and len(oracle.shape) == 2
-    sampler = sampler or ("coupled" if vectors else "block")
-    chosen = all_samplers.named(sampler, window)
+    """Draw samples from a target or a shipped network, and show what they cost."""
+    subject = named(target, Asked(size, order, prompt, temperature, steps, device))
+    chosen = _sampler(sampler, window)
+    num = num or subject.num
+    console = Console()
+    image = isinstance(subject, Images)
     if image and out is None and not (quiet or json):
         out = Path(f"{target}.png")
     if out is not None:
-        files.check(out, image=image)
+        files.check(out, subject)
+    if subject.remark and not (quiet or json):
+        typer.echo(subject.remark)
     with watching(quiet) as watch:
+        on_round = watch.sampling(f"{target}, {type(chosen).__name__.lower()}", num)
         result = drawahead.sample(
-            oracle,
-            num,
-            sampler=chosen,
-            seed=seed,
-            max_batch_size=max_batch_size,
-            on_round=watch.sampling(f"{target}, {sampler}", num),
+            subject.chain, num, sampler=chosen, seed=seed, max_batch_size=max_batch_size, on_round=on_round
         )
     if out is not None:
-        files.write(out, target, result)
+        files.write(out, subject, result)
     if json:
-        typer.echo(json_format.dumps(files.to_dict(target, result)))
+        typer.echo(json_format.dumps(files.to_dict(subject, result)))
     elif quiet and out is None:
-        typer.echo("\n".join(tables.one_line(oracle, values) for values in result.samples))
+        typer.echo("\n".join(subject.line(values) for values in result.samples))
     elif not quiet:
-        typer.echo(tables.picture(oracle, result.samples, Console().width))
+        console.print(subject.picture(result, console))
         typer.echo(f"\n{result.report}")
         if image:
             typer.echo(f"wrote {out}")
 
 
+def _sampler(name: str | None, window: int | None) -> Sampler:
+    """The sampler asked for; a window alone asks for `Coupled`."""
+    if name == "auto" and window is not None:
+        raise InputError("--window does not go with --sampler auto, which chooses its window; name another sampler")
+    return all_samplers.named(name or ("auto" if window is None else "coupled"), window)
+
+
 @app.command()
 def compare(target: Target, num: Num = 1000, size: Size = None, seed: Seed = 0, json: Json = False) -> None:
     """Run every sampler on one target: rounds, queries, seconds, and a test that the law is the sequential one."""
+    if target in SHIPPED:
+        raise InputError(f"{target} has no exact oracle to compare on; try `drawahead sample {target} --sampler ...`")
     chain = as_chain(all_targets.named(target, size))
     with watching() as watch:
         rows = list(run_comparison(chain, num, seed, watch))
@@ -136,8 +164,11 @@ def compare(target: Target, num: Num = 1000, size: Size = None, seed: Seed = 0, 
 
 @app.command()
 def targets() -> None:
-    """List the targets: laws with exact oracles, to try samplers on."""
-    Console().print(tables.targets())
+    """List what can be drawn from: the shipped networks, and laws with exact oracles to try samplers on."""
+    console = Console()
+    console.print(tables.shipped())
+    console.print()
+    console.print(tables.targets())
 
 
 @app.command()
@@ -148,49 +179,10 @@ def samplers() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the picture.", file_okay=False)] = Path("out"),
+    out: Annotated[Path, typer.Option(help="The folder for the pictures.", file_okay=False)] = Path("out"),
 ) -> None:
-    """Draw from an Ising model, compare the samplers on it, write a picture."""
-    with watching() as watch:
-        run_demo(out, Console(), watch)
-
-
-@bench.callback()
-def bench_() -> None:
-    pass
-
-
-@bench.command()
-def rounds(
-    quick: Annotated[bool, typer.Option("--quick", help="Up to 256 steps only: seconds instead of minutes.")] = False,
-    out: Folder = Path("docs"),
-    workers: Workers = 2,
-) -> None:
-    """Measure rounds and queries against the length; write a page, its data and its figure."""
-    with watching() as watch:
-        for path in run_rounds(out, quick=quick, watch=watch.counting, workers=workers):
-            typer.echo(f"wrote {path}")
-
-
-@bench.command()
-def diffusion(
-    quick: Annotated[bool, typer.Option("--quick", help="Few samples, up to 1024 steps.")] = False,
-    out: Folder = Path("docs"),
-    workers: Workers = 2,
-) -> None:
-    """Measure rounds and queries on diffusions; write a page, its data and its figure."""
-    with watching() as watch:
-        for path in run_diffusion(out, quick=quick, watch=watch.counting, workers=workers):
-            typer.echo(f"wrote {path}")
-
-
-@bench.command()
-def coupled(
-    out: Folder = Path("docs"),
-) -> None:
-    """Draw the figures that explain why the coupled sampler is exact."""
-    for path in run_coupled(out):
-        typer.echo(f"wrote {path}")
+    """Draw texts and clothes with the shipped networks, compare the samplers, write pictures."""
+    run_demo(out, Console())
 
 
 def run(arguments: Sequence[str]) -> int:

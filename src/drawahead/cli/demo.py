@@ -1,4 +1,4 @@
-"""The first minute with drawahead: samples, the comparison, a picture."""
+"""The first minute with drawahead: texts and clothes from the shipped networks, the comparison, pictures."""
 
 from __future__ import annotations
 
@@ -10,36 +10,85 @@ from drawahead import plots
 from drawahead.bench.budget import sample_within
 from drawahead.cli import tables
 from drawahead.cli.compare import compare
-from drawahead.cli.progress import Watch
+from drawahead.cli.names import named
+from drawahead.cli.progress import watching
+from drawahead.cli.shipped import Asked
+from drawahead.cli.subjects import Subject
+from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
-from drawahead.sample import as_chain, sample
-from drawahead.samplers import SAMPLERS, named
+from drawahead.sample import Result, as_chain, sample
+from drawahead.samplers import SAMPLERS
+from drawahead.samplers import named as sampler_named
 from drawahead.targets import Ising
 
+PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
+_WHY = ", for there is no GPU here"
 SECONDS = 20.0  # the recursion has a heavy tail; the picture says so if it is cut
 
 
-def run(folder: Path, console: Console, watch: Watch) -> None:
-    """Print samples and the comparison on the 4x4 Ising model; write `demo.png` into `folder`."""
+def run(folder: Path, console: Console) -> None:
+    """Draw with the shipped networks, compare the samplers; write `fashion.png` and `demo.png` into `folder`."""
     plots.check()
     folder.mkdir(parents=True, exist_ok=True)
-    oracle = Ising.grid(4, 4, coupling=0.4)
-    sample(oracle, 16, seed=0)  # warm up, so that the seconds below are not those of starting
-    drawn = sample(oracle, 1000, seed=0)
-    console.print("[bold]Samples of the Ising model on a 4x4 grid[/bold] (coupling 0.4), drawn by Block\n")
-    console.print(tables.picture(oracle, drawn.samples, console.width), highlight=False)
-    console.print(f"\n{drawn.report}\n", highlight=False)
-    rows = list(compare(as_chain(oracle), 1000, 0, watch))
-    console.print(tables.comparison(rows, "Every sampler on it: 16 steps a sample", console.width))
-    path = folder / "demo.png"
-    plots.progress(_one_sample_each(watch), path, title="One sample of the 8x8 Ising model, round by round")
-    console.print(f"wrote {path}: one sample of the 8x8 grid, round by round", highlight=False)
+    demo = _Demo(console)
+    demo.texts()
+    demo.clothes(folder / "fashion.png")
+    demo.samplers(folder / "demo.png")
 
 
-def _one_sample_each(watch: Watch) -> dict[str, Report]:
-    """The same sample number drawn by every sampler, on a grid large enough to tell them apart."""
-    oracle = Ising.grid(8, 8, coupling=0.4)
-    return {
-        name: sample_within(SECONDS, oracle, 1, sampler=named(name), seed=0, on_round=watch.sampling(name, 1))[0].report
-        for name in SAMPLERS
-    }
+class _Demo:
+    """Its parts. A progress bar is gone before anything is printed: the two would write over each other."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def texts(self) -> None:
+        """Two texts and a prompt filled in."""
+        self._title(
+            "Two texts of 256 characters",
+            f"temperature {TEMPERATURE}; one by one each would take 256 rounds of the network",
+        )
+        self._show(named("text", Asked()), 2)
+        self._title("Blanks filled in", "what is drawn stands out")
+        self.console.print(f"{PROMPT}\n", style="dim", highlight=False)
+        self._show(named("text", Asked(prompt=PROMPT)), 3)
+
+    def clothes(self, path: Path) -> None:
+        """A row of clothes."""
+        subject = named("fashion", Asked())
+        self._title("Clothes", f"{subject.chain.steps} of the network's 1000 steps" + _WHY * bool(subject.remark))
+        result = self._show(subject, 6)
+        plots.images(result.samples, path)
+        self._wrote(path, "clothes")
+
+    def samplers(self, path: Path) -> None:
+        """Every sampler on a law that is known exactly."""
+        self._title("Every sampler on one law", "the Ising model on a 4x4 grid, coupling 0.4")
+        chain = as_chain(Ising.grid(4, 4, coupling=0.4))
+        with watching() as watch:
+            rows = list(compare(chain, 1000, 0, watch))
+        self.console.print(tables.comparison(rows, f"{chain.steps} steps a sample", self.console.width))
+        plots.progress(self._one_sample_each(), path, title="One sample of the 8x8 Ising model, round by round")
+        self._wrote(path, "one sample of the 8x8 grid, round by round")
+
+    def _show(self, subject: Subject, num: int) -> Result:
+        with watching() as watch:
+            result = sample(subject.chain, num, seed=0, on_round=watch.sampling(subject.name, num))
+        self.console.print(subject.picture(result, self.console), highlight=False)
+        self.console.print(f"\n{result.report}\n", highlight=False, style="dim")
+        return result
+
+    def _title(self, title: str, rest: str) -> None:
+        self.console.print(f"[bold]{title}[/bold]: {rest}\n", highlight=False)
+
+    def _wrote(self, path: Path, what: str) -> None:
+        self.console.print(f"wrote {path}: {what}\n", highlight=False)
+
+    def _one_sample_each(self) -> dict[str, Report]:
+        """The same sample number drawn by every sampler, on a grid large enough to tell them apart."""
+        oracle, reports = Ising.grid(8, 8, coupling=0.4), {}
+        with watching() as watch:
+            for name in SAMPLERS:
+                chosen, on_round = sampler_named(name), watch.sampling(name, 1)
+                reports[name] = sample_within(SECONDS, oracle, 1, sampler=chosen, seed=0, on_round=on_round)[0].report
+        return reports

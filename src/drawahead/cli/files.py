@@ -1,4 +1,4 @@
-"""Samples on disk: .npz for numpy, .json for everything else, .png for images."""
+"""Samples on disk: .npz for numpy, .json for everything else, .png for images, .txt for texts."""
 
 from __future__ import annotations
 
@@ -9,37 +9,46 @@ from typing import Any
 import numpy
 
 from drawahead import plots
+from drawahead.cli.subjects import Subject, Texts
 from drawahead.errors import InputError
 from drawahead.sample import Result
 
-FORMATS = (".npz", ".json", ".png")
+FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
+"""How a file's name may end, and which samples it is for, if not for all."""
 
 
-def check(path: Path, *, image: bool) -> None:
+def check(path: Path, subject: Subject) -> None:
     """Refuse, before anything is drawn, a file that cannot be written."""
     if path.suffix not in FORMATS:
         raise InputError(f"--out must end in {', '.join(FORMATS)}, not {path.name!r}")
+    if path.suffix not in subject.formats:
+        raise InputError(
+            f"--out {path.name!r}: the samples of {subject.name} are not {FORMATS[path.suffix]}; "
+            f"write {' or '.join(subject.formats)}"
+        )
     if path.suffix == ".png":
-        if not image:
-            raise InputError(f"--out {path.name!r}: the samples of this target are not images; write .npz or .json")
         plots.check()
     if not path.absolute().parent.is_dir():
         raise InputError(f"--out {path}: there is no folder {path.parent}")
 
 
-def to_dict(name: str, result: Result) -> dict[str, Any]:
+def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
     """Samples and report as plain values, ready for json.dumps."""
-    return {"target": name, "samples": result.samples.tolist(), "report": result.report.to_dict()}
+    return {"target": subject.name, "samples": subject.plain(result.samples), "report": result.report.to_dict()}
 
 
-def write(path: Path, name: str, result: Result) -> None:
-    """Write samples and report in the format that the file's name asks for; an image holds the samples alone."""
+def write(path: Path, subject: Subject, result: Result) -> None:
+    """Write in the format that the file's name asks for; a picture or a text file holds the samples alone."""
     if path.suffix == ".png":
         plots.images(result.samples, path)
-        return
-    if path.suffix == ".json":
-        path.write_text(json.dumps(to_dict(name, result)) + "\n")
-        return
-    report = json.dumps(result.report.to_dict())
-    with path.open("wb") as file:
-        numpy.savez_compressed(file, samples=result.samples.numpy(), target=name, report=report)
+    elif path.suffix == ".txt":
+        path.write_text("".join(f"{subject.line(values)}\n" for values in result.samples))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(to_dict(subject, result)) + "\n")
+    else:
+        kept: dict[str, Any] = {"samples": result.samples.numpy(), "target": subject.name}
+        kept["report"] = json.dumps(result.report.to_dict())
+        if isinstance(subject, Texts):
+            kept["texts"] = numpy.array(subject.plain(result.samples))
+        with path.open("wb") as file:
+            numpy.savez_compressed(file, **kept)

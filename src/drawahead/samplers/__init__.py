@@ -18,7 +18,9 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 def named(name: str, window: int | None = None) -> Sampler:
     """The sampler called `name`, with a window if it takes one."""
-    if name == "auto" and window is None:
+    if name == "auto":
+        if window is not None:
+            raise InputError("sampler 'auto' chooses its window itself: give a window with another, such as coupled")
         return Auto()
     if name not in SAMPLERS:
         raise InputError(f"there is no sampler {name!r}; the samplers are auto, {', '.join(SAMPLERS)}")

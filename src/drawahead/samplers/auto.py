@@ -90,7 +90,7 @@ def _by_times(bench: Bench) -> Choice:
     seconds = bench.seconds(best)
     ratio = seconds / single
     return Choice(
-        Coupled(window=None if bench.whole else best, least=ratio),
+        Coupled(window=None if bench.whole else best, least=round(ratio, 2)),
         f"a round with window {best} takes {ratio:.2f} times as long as one without; expected gain {gain:.1f}x",
     )
 
@@ -108,7 +108,7 @@ def _by_pilots(bench: Bench) -> Choice:
     ratio = bench.seconds(best) / single
     gain = bench.steps * single / spent[best]
     return Choice(
-        Coupled(window=None if bench.whole else best, least=ratio),
+        Coupled(window=None if bench.whole else best, least=round(ratio, 2)),
         f"a round with window {best} takes {ratio:.2f} times as long as one without, and a pilot needed "
         f"{bench.rounds(best):.0f} rounds: {gain:.1f}x less time",
     )

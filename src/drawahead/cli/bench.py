@@ -1,0 +1,61 @@
+"""`drawahead bench`: measure what the samplers cost, and write the measured pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drawahead.bench.coupled import run as run_coupled
+from drawahead.bench.diffusion import run as run_diffusion
+from drawahead.bench.rounds import run as run_rounds
+from drawahead.cli.progress import watching
+
+bench = typer.Typer(help="Measure what the samplers cost.")
+
+Folder = Annotated[Path, typer.Option(help="The folder for what is written.", file_okay=False)]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that measure side by side.")]
+
+
+@bench.callback()
+def bench_() -> None:
+    pass
+
+
+@bench.command()
+def rounds(
+    quick: Annotated[bool, typer.Option("--quick", help="Up to 256 steps only: seconds instead of minutes.")] = False,
+    out: Folder = Path("docs"),
+    workers: Workers = 2,
+) -> None:
+    """Measure rounds and queries against the length; write a page, its data and its figure."""
+    with watching() as watch:
+        paths = run_rounds(out, quick=quick, watch=watch.counting, workers=workers)
+    _wrote(paths)
+
+
+@bench.command()
+def diffusion(
+    quick: Annotated[bool, typer.Option("--quick", help="Few samples, up to 1024 steps.")] = False,
+    out: Folder = Path("docs"),
+    workers: Workers = 2,
+) -> None:
+    """Measure rounds and queries on diffusions; write a page, its data and its figure."""
+    with watching() as watch:
+        paths = run_diffusion(out, quick=quick, watch=watch.counting, workers=workers)
+    _wrote(paths)
+
+
+@bench.command()
+def coupled(
+    out: Folder = Path("docs"),
+) -> None:
+    """Draw the figures that explain why the coupled sampler is exact."""
+    _wrote(run_coupled(out))
+
+
+def _wrote(paths: Iterable[Path]) -> None:
+    for path in paths:
+        typer.echo(f"wrote {path}")

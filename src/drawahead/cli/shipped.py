@@ -1,0 +1,104 @@
+"""The networks that come with drawahead, by name. Their weights are read when they are asked for, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from drawahead import networks
+from drawahead.chains import TokenChain
+from drawahead.cli.subjects import Images, Subject, Texts
+from drawahead.errors import InputError
+from drawahead.networks.text import TEMPERATURE
+
+FEWER_STEPS = 100
+"""Of the image model, where no GPU is there: all of its 1000 steps would take minutes."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `drawahead sample` that only some targets have; None where one is not given."""
+
+    size: int | None = None
+    order: str | None = None
+    prompt: str | None = None
+    temperature: float | None = None
+    steps: int | None = None
+    device: str | None = None
+
+    def only(self, name: str, *options: str) -> None:
+        """Refuse options that the target called `name` does not have."""
+        for option, value in vars(self).items():
+            if value is not None and option not in options:
+                raise InputError(
+                    f"--{option} does not apply to {name}"
+                    + (f", which takes {', '.join(f'--{known}' for known in options)}" if options else "")
+                )
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A network that comes with drawahead."""
+
+    name: str
+    summary: str
+    size: str
+    options: tuple[str, ...]
+    make: Callable[[Asked], Subject]
+
+
+def _text(asked: Asked) -> Subject:
+    device = _device(asked.device)
+    temperature = TEMPERATURE if asked.temperature is None else asked.temperature
+    if asked.prompt is None:
+        model = networks.text(asked.size or 256, temperature=temperature, device=device)
+        chain = TokenChain(model)
+    elif asked.size is not None:
+        raise InputError("--size does not go with --prompt: the text is as long as its prompt")
+    else:
+        chain = networks.infilling(asked.prompt, temperature=temperature, device=device)
+    return Texts("text", in_order(chain, asked.order), num=4)
+
+
+def _fashion(asked: Asked) -> Subject:
+    device = _device(asked.device)
+    steps, remark = asked.steps, ""
+    if steps is None:
+        steps = 1000 if device == "cuda" else FEWER_STEPS
+        remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
+    return Images("fashion", networks.fashion(steps, device=device), remark=remark)
+
+
+SHIPPED: dict[str, Shipped] = {
+    network.name: network
+    for network in (
+        Shipped(
+            "text",
+            "any-order characters, trained on the State of the Union addresses; 7.1 million parameters",
+            "up to 256",
+            ("size", "order", "prompt", "temperature", "device"),
+            _text,
+        ),
+        Shipped(
+            "fashion",
+            "28x28 pictures of clothes, a DDPM of 1000 steps trained on Fashion-MNIST; 5.6 million parameters",
+            "28",
+            ("steps", "device"),
+            _fashion,
+        ),
+    )
+}
+
+
+def in_order(chain: TokenChain, order: str | None) -> TokenChain:
+    """The same chain in the order that `--order` names."""
+    return TokenChain(chain.oracle, order="spread", evidence=chain.evidence) if order == "spread" else chain
+
+
+def _device(name: str | None) -> str:
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise InputError("--device cuda: torch finds no GPU here")
+    return name or ("cuda" if there else "cpu")
