@@ -150,8 +150,17 @@ def test_seeds_differ(sampler: Sampler) -> None:
 
 
 def test_the_report_names_the_seed_that_repeats_the_run() -> None:
-    first = da.sample(DenseLogistic(16), 10)
-    assert torch.equal(drawn(DenseLogistic(16), 10, Block(), seed=first.report.seed), first.samples)
+    for sampler in (None, Block()):
+        first = da.sample(DenseLogistic(16), 10, sampler=sampler)
+        again = da.sample(DenseLogistic(16), 10, sampler=sampler, seed=first.report.seed)
+        assert torch.equal(again.samples, first.samples)
+
+
+def test_the_default_is_sequential_token_for_token() -> None:
+    """Whatever it chooses."""
+    for name in ("dense", "mixture", "tree", "urns"):
+        oracle = target(name)
+        assert torch.equal(da.sample(oracle, 20, seed=0).samples, drawn(oracle, 20, Sequential()))
 
 
 @pytest.mark.parametrize("sampler", PLAIN, ids=repr)

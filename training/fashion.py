@@ -1,6 +1,6 @@
 """Train the image model: a DDPM of Fashion-MNIST, 28x28, 1000 steps.
 
-    python training/fashion.py --data carry/training --out out/fashion.safetensors
+python training/fashion.py --data carry/training --out out/fashion.safetensors
 """
 
 from __future__ import annotations

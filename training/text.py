@@ -1,6 +1,6 @@
 """Train the text model: any-order characters of the State of the Union addresses.
 
-    python training/text.py --data carry/training --out out/text.safetensors
+python training/text.py --data carry/training --out out/text.safetensors
 """
 
 from __future__ import annotations

@@ -247,8 +247,9 @@ class FixedGaussians(FixedBatch):
         onward = own.overwritten(onward[:, None], step[:, None] + 1)[:, 0]
         for column, wanted in enumerate(self.chain.record):
             passed = (own.position < wanted) & (wanted <= own.position + count)
-            at = (wanted - own.position).clamp(min=0, max=states.shape[1] - 1)
-            there = torch.where((at == count)[:, None], onward, states[index, at])
+            at = wanted - own.position
+            among = states[index, at.clamp(min=0, max=states.shape[1] - 1)]
+            there = torch.where((at == count)[:, None], onward, among)
             own.recorded[:, column] = torch.where(passed[:, None], there, own.recorded[:, column])
         own.x.copy_(torch.where(count[:, None] > 0, onward, own.x))
         own.position.add_(count)
@@ -297,7 +298,7 @@ class FixedTokens(FixedBatch):
     def look(self, guess: Tensor, draft: Categorical, width: Tensor, ahead: int) -> Categorical:
         own, window = self.own, guess.shape[1]
         tokens = own._filled(guess, torch.full_like(own.position, window)) if window else own.tokens
-        end = (own.length - 1).clamp(min=0)
+        end = own.length - 1
         prefix = own.steps(window + 1)
         last = torch.minimum(own.position + width, end)  # a row that has ended asks again about its last step
         later = last[:, None] + 1 + torch.arange(ahead, device=self.device)
@@ -313,8 +314,7 @@ class FixedTokens(FixedBatch):
             context = self.index * (window + 1) + torch.cat([own_context, width[:, None].expand(-1, ahead)], dim=1)
             rows = self.oracle.rows_at(masked, context.reshape(-1), position.reshape(-1)).view(*position.shape, -1)
         total = rows.to(torch.float64).logsumexp(-1, keepdim=True)
-        bad = ~(total.abs() <= tolerance(rows.dtype)) & (own.length > 0)[:, None, None]  # else all asked is known
-        self.bad.logical_or_(bad.any())
+        self.bad.logical_or_(~(total.abs() <= tolerance(rows.dtype)).all())
         self._answered = rows.to(torch.float64) - total
         self._asked = window + 1
         return Categorical(self._answered[:, : window + 1])
@@ -338,7 +338,11 @@ def _stretches(rows: int, steps: int, size: int, device: torch.device) -> Iterat
 
 def fixed_batch(chain: TokenChain | GaussianChain, seed: int, samples: Tensor, window: int, secant: bool) -> FixedBatch:
     """Fresh samples as a batch of fixed shape."""
-    paths = chain.start(seed, samples, Tally())
+    return batch_of(chain.start(seed, samples, Tally()), window, secant)
+
+
+def batch_of(paths: TokenPaths | GaussianPaths, window: int, secant: bool) -> FixedBatch:
+    """Fresh paths as a batch of fixed shape."""
     if isinstance(paths, TokenPaths):
         return FixedTokens(paths, window, secant)
     return FixedGaussians(paths, window, secant)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.chains.gaussian import GaussianChain
-from drawahead.chains.tokens import TokenChain
+from drawahead.chains.gaussian import GaussianChain, GaussianPaths
+from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.errors import InputError
-from drawahead.fixed import FixedBatch, divides, fixed_batch
+from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
 from drawahead.rounds import Engine, Executor, Query
 from drawahead.samplers.auto import Auto, Choice
@@ -243,7 +243,10 @@ class FixedRun(Run):
     def prepare(self) -> None:
         """Capture every round that may come, so that an oracle which cannot be captured is known before anything is
         drawn, and no sample waits for it later."""
-        batch = self._loaded(torch.arange(min(self._size, self.job.num_samples)))
+        paths = self.fresh(torch.arange(self._size))
+        if not len(paths):
+            return
+        batch = self.loaded(paths)
         need = int(batch.paths.length.max()) - 1
         shapes = {(0, 0), self._shape(need, first=True), self._shape(need, first=False)}
         for window, ahead in shapes | {(size, 0) for size in self._sizes if size < need}:
@@ -252,7 +255,13 @@ class FixedRun(Run):
         batch.standing()
 
     def _batch(self, numbers: Tensor) -> Iterator[Callable[[], Report]]:
-        batch = self._loaded(numbers)
+        paths = self.fresh(numbers)
+        for done, lengths, values in paths.finished:  # samples with nothing to draw
+            self.finish(done, lengths, values, 0)
+        if not len(paths):
+            return
+        numbers = paths.sample.clone()
+        batch = self.loaded(paths)
         kept, key = self._kept, (len(numbers), self.window, self.secant)
         del kept[key]  # while it is in use: `on_round` may draw from the same model
         try:
@@ -263,15 +272,14 @@ class FixedRun(Run):
     def _drawn(self, batch: FixedBatch, numbers: Tensor) -> Iterator[Callable[[], Report]]:
         length = batch.paths.length.tolist()
         position = [0] * len(numbers)
-        live = [i for i, n in enumerate(length) if n]
-        self._retire(batch, numbers, [i for i, n in enumerate(length) if not n], length, 0)
+        live = list(range(len(numbers)))
         rounds = 0
         while live:
             need = max(length[i] - position[i] for i in live) - 1
             window, ahead = self._shape(need, first=rounds == 0)
             if rounds and window and not self._pays([position[i] for i in live], rounds):
                 window, ahead = 0, 0
-            drafted = sum(min(window, self._room(position[i], length[i])) for i in live)
+            drafted = sum(min(window, self.room(position[i], length[i])) for i in live)
             began = time.perf_counter()
             batch.round(window, ahead)
             # Without drafts every row makes one step: there is nothing to read back before one ends.
@@ -296,7 +304,8 @@ class FixedRun(Run):
         mean = torch.tensor([sum(position) / len(position)])
         return not isinstance(sampler, Coupled) or bool(sampler.pays(mean, rounds))
 
-    def _room(self, position: int, length: int) -> int:
+    def room(self, position: int, length: int) -> int:
+        """How many steps may be drafted from there."""
         chain = self.job.chain
         end = length - 1
         return (min(end, int(chain.next_fixed[position])) if isinstance(chain, GaussianChain) else end) - position
@@ -326,13 +335,18 @@ class FixedRun(Run):
         chain = self.job.chain
         one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
         self.round_count += 1
-        # Padding is asked about too, but along a path that is answered in one pass it repeats a question.
-        self.widths.append(batch.rows + drafted if one_pass else batch.rows * (window + 1))
+        self.widths.append(self.asked(batch.rows, window, drafted))
         self.passes += batch.rows if one_pass else self.widths[-1]
         self.committed.append(committed)
         self.tally.committed += committed
         self.tally.drafted += drafted
         self.tally.accepted += committed - live if window else 0
+
+    def asked(self, rows: int, window: int, drafted: int) -> int:
+        """How many questions a round asks. Padding is among them, but where one pass answers a path it repeats one."""
+        chain = self.job.chain
+        one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
+        return rows + drafted if one_pass else rows * (window + 1)
 
     def _retire(self, batch: FixedBatch, numbers: Tensor, rows: list[int], length: list[int], rounds: int) -> None:
         if rows:
@@ -345,16 +359,20 @@ class FixedRun(Run):
         kept: dict[Any, FixedBatch] = _home(self.job.chain).__dict__.setdefault("_fixed_batches", {})
         return kept
 
-    def _loaded(self, numbers: Tensor) -> FixedBatch:
-        """A batch with these samples: one that was used before, with its graphs, if there is one."""
+    def fresh(self, numbers: Tensor) -> TokenPaths | GaussianPaths:
+        """The samples with these numbers, before their first step; those that have none are in `finished`."""
         chain = self.job.chain
         assert isinstance(chain, TokenChain | GaussianChain)
-        kept, key = self._kept, (len(numbers), self.window, self.secant)
+        return chain.start(self.job.seed, numbers, Tally())
+
+    def loaded(self, paths: TokenPaths | GaussianPaths) -> FixedBatch:
+        """A batch with these samples: one that was used before, with its graphs, if there is one."""
+        kept, key = self._kept, (len(paths), self.window, self.secant)
         batch = kept.pop(key, None)
         if batch is None:
-            batch = fixed_batch(chain, self.job.seed, numbers, self.window, self.secant)
+            batch = batch_of(paths, self.window, self.secant)
         else:
-            batch.load(chain.start(self.job.seed, numbers, Tally()))
+            batch.load(paths)
         kept[key] = batch
         while len(kept) > _KEPT:
             del kept[next(iter(kept))]
@@ -446,13 +464,15 @@ class _FixedBench(_Bench):
         chain = self.job.chain
         if isinstance(chain, GaussianChain) and not divides(chain, window):
             return float("inf")
-        batch = run._loaded(torch.arange(self.live))
+        batch = run.loaded(run.fresh(torch.arange(self.live)))
+        length, position = batch.paths.length.tolist(), [0] * batch.rows
         times = []
         for i in range(6):
+            drafted = sum(min(window, run.room(p, n)) for p, n in zip(position, length, strict=True) if p < n)
             began = time.perf_counter()
             batch.round(window, 0 if window >= self.steps - 1 else window)
-            batch.standing()
-            self.probes += self.live * (window + 1)
+            position = batch.standing()
+            self.probes += run.asked(batch.rows, window, drafted)
             if i:  # the first one captures
                 times.append(time.perf_counter() - began)
         return min(times)

@@ -6,6 +6,7 @@ HARMLESS holds changes that look just as wrong and are not: the reason why is pa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -167,6 +168,107 @@ class ReusedUniform(Coupled):
         return super().judge(replace(window, uniform=window.uniform[:, :1].expand_as(window.uniform)))
 
 
+def unleaned(draft: Law) -> Gaussian:
+    """The draft with the mean it has at its anchor, wherever it starts from."""
+    return Gaussian(table(draft).mean, table(draft).scale)
+
+
+class UnfollowedLean(Coupled):
+    """Guesses lean, but are verified as if they did not."""
+
+    def run(self, paths: Paths) -> Thread:
+        follow = paths.follow
+        paths.follow = lambda draft, noise: (follow(draft, noise)[0], unleaned(draft))  # type: ignore[method-assign]
+        return super().run(paths)
+
+
+class UnleanedGuess(Coupled):
+    """Guesses do not lean, but are verified as if they did."""
+
+    def run(self, paths: Paths) -> Thread:
+        follow = paths.follow
+        paths.follow = lambda draft, noise: (  # type: ignore[method-assign]
+            unleaned(draft).draw(noise),
+            follow(draft, noise)[1],
+        )
+        return super().run(paths)
+
+
+class LeanByItsOwnNoise(Coupled):
+    """A draft leans only where the step's own noise is positive."""
+
+    def run(self, paths: Paths) -> Thread:
+        follow = paths.follow
+
+        def peek(draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+            law = table(draft)
+            return follow(law if law.slope is None else replace(law, slope=law.slope * (noise[..., 0] > 0)), noise)
+
+        paths.follow = peek  # type: ignore[method-assign]
+        return super().run(paths)
+
+
+class Bent(Coupled):
+    """Drafts whose lean is changed."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        raise NotImplementedError
+
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        law = table((yield from super().redraft(answer, draft, width, kept, next_width)))
+        return law if law.slope is None else self.bent(law)
+
+
+def late(column: Tensor) -> Tensor:
+    """What belongs to the step after."""
+    return torch.cat([column[:, 1:], column[:, -1:]], dim=1)
+
+
+class LateAnchor(Bent):
+    """A draft leans from the state after its step, which has seen that step's own noise."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.anchor is not None
+        return replace(law, anchor=late(law.anchor))
+
+
+class LateSlope(Bent):
+    """A draft leans by the slope of the step after it, which tells where that step's own noise has led."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.slope is not None
+        return replace(law, slope=late(law.slope))
+
+
+class LateSecant(Bent):
+    """Answer, slope and anchor of the step after."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.slope is not None and law.anchor is not None
+        return Gaussian(late(law.mean), law.scale, late(law.slope), late(law.anchor))
+
+
+class LeanByOutcome(Coupled):
+    """A draft goes on leaning only where its step has just been verified: its own noise, not yet spent, decided that.
+
+    Steps beyond the first rejection are judged too, but nothing may be read from how.
+    """
+
+    agreed: ClassVar[list[Tensor]] = []
+
+    def judge(self, window: Window) -> Judged:
+        if window.draft.shape[1]:
+            _, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)
+            self.agreed[:] = [agrees]
+        return super().judge(window)
+
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+        law = table(draft)
+        if law.slope is not None and law.shape[1]:
+            draft = replace(law, slope=torch.where(self.agreed[0], law.slope, torch.nan))
+        return (yield from super().redraft(answer, draft, width, kept, next_width))
+
+
 # Harmless
 
 
@@ -195,6 +297,30 @@ class FreshNoiseEveryRound(Coupled):
 
     def attempt(self, rounds: int) -> int:
         return rounds
+
+
+class SteeperThanAllowed(Bent):
+    """Exact: a slope is any function of noise before its step; a wrong one costs rounds."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.slope is not None
+        return replace(law, slope=2 * law.slope + 0.1)
+
+
+class AnchorAnywhere(Bent):
+    """Exact: so is an anchor, be it the state of another round or of none."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.anchor is not None
+        return replace(law, anchor=law.anchor / 2 + 1)
+
+
+class LeanFromTheStepBefore(Bent):
+    """Exact: what the step before leans by has seen less noise, not more."""
+
+    def bent(self, law: Gaussian) -> Gaussian:
+        assert law.slope is not None
+        return replace(law, slope=torch.cat([law.slope[:, :1], law.slope[:, :-1]], dim=1))
 
 
 class PersistentStepwise(Stepwise):
@@ -235,6 +361,16 @@ MUTANTS = [
     Mutant(DraftFromItsOwnNoise()),
     Mutant(WindowDependentNoise()),
     Mutant(ReusedUniform()),
+    Mutant(UnfollowedLean()),
+    Mutant(UnfollowedLean(window=3), "steep"),
+    Mutant(UnleanedGuess(), "steep"),
+    Mutant(LeanByItsOwnNoise()),
+    Mutant(LeanByItsOwnNoise(window=3), "steep"),
+    Mutant(LateAnchor(window=3), "steep"),
+    Mutant(LateSlope(), "bend", 20_000),
+    Mutant(LateSecant()),
+    Mutant(LateSecant(), "steep"),
+    Mutant(LeanByOutcome(), "bend", 20_000),
     Mutant(AlwaysAccepted(), "localization", 500),
     Mutant(Picard(tolerance=0.5), "localization"),
     Mutant(Picard(tolerance=0.5), "ddim"),
@@ -246,3 +382,5 @@ HARMLESS: list[Sampler] = [
     FreshNoiseEveryRound(),
     PersistentStepwise(),
 ]
+LEANING: list[Sampler] = [SteeperThanAllowed(), AnchorAnywhere(), LeanFromTheStepBefore()]
+"""Harmless changes to how drafts lean."""

@@ -21,11 +21,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 from torch.special import gammainc, ndtr
 
 import drawahead as da
@@ -228,12 +229,23 @@ def drifting(drift: Sequence[float], d: int = 2) -> GaussianChain:
     return GaussianChain(lambda x, k: table[k], schedule, (d,), record=range(1, len(drift)), dtype=torch.float64)
 
 
+def pushed(push: Callable[[Tensor], Tensor], steps: int, d: int) -> GaussianChain:
+    """A walk with unit noise whose drift is a function of its state."""
+    schedule = Walk((1.0,) * steps)
+    return GaussianChain(lambda x, k: push(x), schedule, (d,), record=range(1, steps), dtype=torch.float64)
+
+
+GAINS = torch.tensor([0.9, 0.2], dtype=torch.float64)
+
 DESIGNED: dict[str, GaussianChain] = {
     "weights": drifting([0.0, 1.0, 1.5, 0.0]),
     "drift": drifting([0.0, 1.0, 1.0, 1.0, 1.0, 0.0]),
+    "steep": pushed(lambda x: GAINS * x, 8, 2),
+    "bend": pushed(lambda x: 0.3 * softplus(3 * x), 8, 1),
 }
 """Chains on which a mistake shows that the others hide: where the weight of a prefix matters to the residual after it
-(Block), and where noise that made a prefix fail is met again by a draft that cannot fail."""
+(Block), where noise that made a prefix fail is met again by a draft that cannot fail, where drafts lean a lot (Coupled;
+one slope does not fit both axes), and where how much they lean tells on which side of a bend a state lies."""
 
 
 def designed_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""`rows_at` and `chain_rows` answer what `rows` answers, for every named target."""
+"""`rows_at`, `chain_rows` and `path_rows` answer what `rows` answers, for every named target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import drawahead.targets._cells as cells_module
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.oracles import HIDDEN, CountingOracle, TokenOracle
 from drawahead.targets import TARGETS, DenseLogistic, MixtureOfProducts, named
 
 SIZES = {"ising": 3, "table": 6}
@@ -60,6 +60,27 @@ def test_chain_rows_equals_its_default(oracle: TokenOracle, elements: int, monke
     assert_same(oracle.chain_rows(*single), TokenOracle.chain_rows(oracle, *single))
     nothing = (arguments[0], arguments[1], *(part[:0] for part in arguments[2:]))
     assert oracle.chain_rows(*nothing).shape == (0, oracle.vocab_size)
+
+
+def test_path_rows_equals_chain_rows(oracle: TokenOracle) -> None:
+    """As many cells of every path: those of its next steps, and what the last of them says about later ones."""
+    n, generator = oracle.length, torch.Generator().manual_seed(2)
+    tokens = torch.randint(oracle.vocab_size, (7, n), generator=generator)
+    order = torch.rand(7, n, generator=generator).argsort(1)
+    rank = order.argsort(1)
+    first = torch.arange(7)[:, None] % (n - 4)
+    step = first + torch.arange(4)
+    prefix = torch.minimum(step, first + 1)
+    position = order.gather(1, step)
+    table = oracle.path_rows(tokens, rank, prefix, position)
+    row = torch.arange(7).repeat_interleave(4)
+    cells = (row, prefix.reshape(-1), position.reshape(-1))
+    assert table.shape == (7, 4, oracle.vocab_size)
+    assert_same(table.view(28, -1), oracle.chain_rows(tokens, rank, *cells))
+    assert_same(table.view(28, -1), TokenOracle.chain_rows(oracle, tokens, rank, *cells))
+    counting = CountingOracle(oracle)
+    assert torch.equal(counting.path_rows(tokens, rank, prefix, position), table)
+    assert (counting.calls, counting.queries, counting.passes) == (1, 14, 7)
 
 
 def test_chain_rows_with_impossible_components() -> None:
