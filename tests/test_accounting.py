@@ -233,7 +233,7 @@ def test_progress_has_an_entry_a_round(sampler: Sampler, max_live: int) -> None:
 
 def test_on_round_sees_the_report_so_far() -> None:
     reports: list[Report] = []
-    result = da.sample(DenseLogistic(40), 20, seed=0, max_live=8, on_round=reports.append)
+    result = da.sample(DenseLogistic(40), 20, sampler=Block(), seed=0, max_live=8, on_round=reports.append)
     assert [report.rounds for report in reports] == list(range(1, result.report.rounds + 1))
     done = [report.num_samples for report in reports]
     assert done == sorted(done) and done[-1] == 20 and all(len(r.sample_rounds) == r.num_samples for r in reports)

@@ -42,9 +42,10 @@ class FixedBatch(abc.ABC):
         self.window = window
         self.rows = len(paths)
         self.most = int(paths.length.max())
-        paths.position = paths.position.to(self.device)
         paths.length = paths.length.to(self.device)
-        self.bad = torch.zeros(1, dtype=torch.int64, device=self.device)
+        # Positions live beside the sign of a bad answer, so that both are read back in one piece.
+        self.status = torch.cat([paths.position, torch.zeros(1, dtype=torch.int64)]).to(self.device)
+        paths.position, self.bad = self.status[:-1], self.status[-1:]
         self.index = torch.arange(self.rows, device=self.device)[:, None]
         self.graphs: dict[tuple[int, int], Any] = {}
         self.refill: Any = None  # the graph that makes noise
@@ -76,7 +77,7 @@ class FixedBatch(abc.ABC):
 
     def standing(self) -> list[int]:
         """How many steps each row has made: the one thing that is read back."""
-        standing: list[int] = torch.cat([self.paths.position, self.bad]).tolist()
+        standing: list[int] = self.status.tolist()
         if standing.pop():
             raise AnswerError(
                 f"an answer of the model at or before step {max(standing)} is not finite or not normalised; draw with "
@@ -313,9 +314,11 @@ class FixedTokens(FixedBatch):
             own_context = torch.arange(window + 1, device=self.device).expand(self.rows, -1)
             context = self.index * (window + 1) + torch.cat([own_context, width[:, None].expand(-1, ahead)], dim=1)
             rows = self.oracle.rows_at(masked, context.reshape(-1), position.reshape(-1)).view(*position.shape, -1)
-        total = rows.to(torch.float64).logsumexp(-1, keepdim=True)
-        self.bad.logical_or_(~(total.abs() <= tolerance(rows.dtype)).all())
-        self._answered = rows.to(torch.float64) - total
+        within = tolerance(rows.dtype)
+        rows = rows.to(torch.float64)
+        total = rows.logsumexp(-1, keepdim=True)
+        self.bad.logical_or_(~(total.abs() <= within).all())
+        self._answered = rows - total
         self._asked = window + 1
         return Categorical(self._answered[:, : window + 1])
 

@@ -113,8 +113,9 @@ class CountingOracle(TokenOracle):
         self.device = oracle.device
         self.one_pass = oracle.one_pass
         self.rereads = oracle.rereads
-        if hasattr(oracle, "bytes_per_query"):
-            self.bytes_per_query = oracle.bytes_per_query
+        for name in ("bytes_per_query", "possible"):
+            if hasattr(oracle, name):
+                setattr(self, name, getattr(oracle, name))
         self.calls = 0
         self.queries = 0
         self.passes = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -18,11 +18,9 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
-from drawahead.errors import InputError
 from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
 from drawahead.rounds import Engine, Executor, Query
-from drawahead.samplers.auto import Auto, Choice
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
@@ -45,6 +43,7 @@ class Job:
     """What `Auto` chose, and why."""
     probes: int = 0
     """Queries it took to choose."""
+    began: float = field(default_factory=time.perf_counter)
 
 
 class Run(abc.ABC):
@@ -59,7 +58,6 @@ class Run(abc.ABC):
         self.progress: dict[int, list[int]] = {}
         self.done = 0
         self.oracle_seconds = 0.0
-        self.began = time.perf_counter()
 
     round_count: int
     widths: list[int]
@@ -107,7 +105,7 @@ class Run(abc.ABC):
             candidates=self.tally.candidates,
             sample_rounds=tuple(self.sample_rounds[finished].tolist()),
             progress={number: tuple(steps) for number, steps in sorted(self.progress.items())},
-            seconds=time.perf_counter() - self.began,
+            seconds=time.perf_counter() - self.job.began,
             oracle_seconds=self.oracle_seconds,
         )
 
@@ -121,6 +119,7 @@ class EngineRun(Run):
         self.executor = executor
         self.engine = Engine(self)
         self.started = 0
+        self._under_way = self._rounds()
         self.live: list[tuple[int, Paths]] = []  # with the round they began before
 
     @property
@@ -148,6 +147,10 @@ class EngineRun(Run):
             self.oracle_seconds += time.perf_counter() - began
 
     def rounds(self) -> Iterator[Callable[[], Report]]:
+        """Asked again, it goes on where it was."""
+        return self._under_way
+
+    def _rounds(self) -> Iterator[Callable[[], Report]]:
         while self.done < self.job.num_samples:
             self._admit()
             if self.engine.idle:
@@ -225,8 +228,8 @@ class FixedRun(Run):
 
     def rounds(self) -> Iterator[Callable[[], Report]]:
         job = self.job
-        for start in range(0, job.num_samples, self._size):
-            numbers = torch.arange(start, min(start + self._size, job.num_samples))
+        for start in range(0, job.num_samples, self.size):
+            numbers = torch.arange(start, min(start + self.size, job.num_samples))
             self.begin(numbers.tolist())
             yield from self._batch(numbers)
 
@@ -243,7 +246,7 @@ class FixedRun(Run):
     def prepare(self) -> None:
         """Capture every round that may come, so that an oracle which cannot be captured is known before anything is
         drawn, and no sample waits for it later."""
-        paths = self.fresh(torch.arange(self._size))
+        paths = self.fresh(torch.arange(self.size))
         if not len(paths):
             return
         batch = self.loaded(paths)
@@ -327,7 +330,7 @@ class FixedRun(Run):
         return [size for size in (self.window, self.window // 2, self.window // 4, self.window // 8) if size]
 
     @property
-    def _size(self) -> int:
+    def size(self) -> int:
         """How many samples are drawn together."""
         return min(self.job.max_live, self.job.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
 
@@ -356,7 +359,7 @@ class FixedRun(Run):
     @property
     def _kept(self) -> dict[Any, FixedBatch]:
         """The batches that the model remembers."""
-        kept: dict[Any, FixedBatch] = _home(self.job.chain).__dict__.setdefault("_fixed_batches", {})
+        kept: dict[Any, FixedBatch] = home_of(self.job.chain).__dict__.setdefault("_fixed_batches", {})
         return kept
 
     def fresh(self, numbers: Tensor) -> TokenPaths | GaussianPaths:
@@ -379,128 +382,13 @@ class FixedRun(Run):
         return batch
 
 
-def started(job: Job, executor: Executor, graphs: bool | None, *, split: bool) -> Run:
-    """The run for a job: of fixed shape if that is wanted and possible. `split` says rounds must fit a batch size."""
-    fixed = _device(job.chain).type == "cuda" and not split if graphs is None else graphs
-    fixed = fixed and FixedRun.window_of(replace(job, sampler=Sequential())) is not None
-    if isinstance(job.sampler, Auto):
-        bench = _FixedBench(job) if fixed else _EngineBench(job, executor)
-        memory: dict[Any, Choice] = _home(job.chain).__dict__.setdefault("_choices", {})
-        sampler, reason = job.sampler.choose(bench, memory)
-        job = replace(job, sampler=sampler, choice=reason, probes=bench.probes)
-    window = FixedRun.window_of(job) if fixed else None
-    if window is None:
-        if graphs:
-            raise InputError(
-                "graphs=True needs Sequential, or Coupled with a window (or without, on a model that answers a path in "
-                f"one pass), on a token or Gaussian chain; not {job.sampler!r} on {type(job.chain).__name__}"
-            )
-        return EngineRun(job, executor)
-    run = FixedRun(job, window)
-    if graphs is None:
-        try:
-            run.prepare()
-        except RuntimeError as error:
-            note = f"rounds could not be captured: {str(error).splitlines()[0]}"
-            return EngineRun(replace(job, choice=f"{job.choice}; {note}".lstrip("; ")), executor)
-    return run
-
-
-def _device(chain: Chain) -> torch.device:
+def device_of(chain: Chain) -> torch.device:
+    """Where the model lives."""
     if isinstance(chain, TokenChain):
         return chain.oracle.device
     return chain.device if isinstance(chain, GaussianChain) else torch.device("cpu")
 
 
-def _home(chain: Chain) -> Any:
+def home_of(chain: Chain) -> Any:
     """What remembers graphs and choices: the model."""
     return chain.oracle if isinstance(chain, TokenChain) else chain
-
-
-def _pilot(job: Job, sampler: Sampler, num_samples: int) -> Job:
-    """The same job with other noise, and few samples."""
-    return Job(job.chain, sampler, (job.seed + 0x9E3779B97F4A7C15) % 2**63, num_samples, num_samples)
-
-
-class _Bench:
-    """What `Auto` measures."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.steps = job.chain.steps
-        self.live = min(job.max_live, job.num_samples)
-        chain = job.chain
-        self.whole = isinstance(chain, TokenChain) and chain.oracle.one_pass and not chain.oracle.rereads
-        self._seconds: dict[int, float] = {}
-        self._rounds: dict[int, float] = {}
-        self.probes = 0
-
-    def seconds(self, window: int) -> float:
-        if window not in self._seconds:
-            self._seconds[window] = self._time(window)
-        return self._seconds[window]
-
-    def rounds(self, window: int) -> float:
-        if window not in self._rounds:
-            run = FixedRun(_pilot(self.job, Coupled(window=window), min(2, self.job.num_samples)), window)
-            for _ in run.rounds():
-                pass
-            self._rounds[window] = run.report().mean_rounds
-            self.probes += sum(run.widths)
-        return self._rounds[window]
-
-    def _time(self, window: int) -> float:
-        raise NotImplementedError
-
-
-@final
-class _FixedBench(_Bench):
-    """Times rounds of fixed shape, at the number of samples that will be drawn together."""
-
-    pilots = True
-
-    def _time(self, window: int) -> float:
-        run = FixedRun(_pilot(self.job, Coupled(window=max(1, window)), self.live), window)
-        chain = self.job.chain
-        if isinstance(chain, GaussianChain) and not divides(chain, window):
-            return float("inf")
-        batch = run.loaded(run.fresh(torch.arange(self.live)))
-        length, position = batch.paths.length.tolist(), [0] * batch.rows
-        times = []
-        for i in range(6):
-            drafted = sum(min(window, run.room(p, n)) for p, n in zip(position, length, strict=True) if p < n)
-            began = time.perf_counter()
-            batch.round(window, 0 if window >= self.steps - 1 else window)
-            position = batch.standing()
-            self.probes += run.asked(batch.rows, window, drafted)
-            if i:  # the first one captures
-                times.append(time.perf_counter() - began)
-        return min(times)
-
-
-@final
-class _EngineBench(_Bench):
-    """Times rounds of the engine, the sampler's own work included."""
-
-    pilots = False
-
-    def __init__(self, job: Job, executor: Executor) -> None:
-        super().__init__(job)
-        self.executor = executor
-
-    def _time(self, window: int) -> float:
-        sampler = Coupled(window=window, secant=True) if window else Sequential()
-        run = EngineRun(_pilot(self.job, sampler, self.live), self.executor)
-        rounds = run.rounds()
-        times = []
-        try:
-            for _ in range(2 if window else 3):
-                began = time.perf_counter()
-                next(rounds)
-                times.append(time.perf_counter() - began)
-        except StopIteration:
-            pass
-        finally:
-            self.probes += sum(run.widths)
-            run.close()
-        return min(times[1:] or times)

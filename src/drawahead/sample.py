@@ -12,6 +12,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
+from drawahead.choosing import started
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, SamplingError, whole
 from drawahead.executors.local import Local
@@ -19,7 +20,7 @@ from drawahead.oracles import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.rounds import Executor
-from drawahead.runs import Job, Run, started
+from drawahead.runs import Job, Run
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 

@@ -21,6 +21,7 @@ from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
 
 SHARE = 0.3  # of a window that a round commits, where no pilot has shown it
+_OWN_SECONDS = 2e-3  # about what a round of Coupled takes beside the model
 _FEW = 8  # steps for which measuring does not pay
 WORTH = 1.5  # the least predicted gain for which anything but Sequential is chosen without a pilot
 
@@ -35,6 +36,8 @@ class Bench(Protocol):
     """Whether asking about a whole path costs no more than one step of it."""
     pilots: bool
     """Whether pilot samples are cheap: where rounds are captured."""
+    where: str
+    """What else the times depend on."""
 
     def seconds(self, window: int) -> float:
         """How long a round with this window takes (0: one step each)."""
@@ -53,7 +56,8 @@ class Choice(NamedTuple):
 class Auto(Sampler):
     """Chooses between `Sequential` and `Coupled` and its window, by measurement; the report says what and why.
 
-    The law is the same whatever it chooses. Samples of a diffusion are not, and the choice depends on timings: to draw
+    Where speculation cannot pay, finding that out costs about as much as three steps, once for a model and a number of
+    samples drawn together. The law is the same whatever it chooses. Samples of a diffusion are not, and the choice depends on timings: to draw
     them again, name the sampler that the report names.
     """
 
@@ -65,7 +69,7 @@ class Auto(Sampler):
         """What to draw with; `memory` belongs to the oracle."""
         if bench.steps < _FEW:
             return Choice(Sequential(), f"there are only {bench.steps} steps")
-        key = (bench.live, bench.steps, bench.pilots)
+        key = (bench.live, bench.steps, bench.where)
         if key not in memory:
             try:
                 memory[key] = (_by_pilots if bench.pilots else _by_times)(bench)
@@ -81,6 +85,11 @@ def _by_times(bench: Bench) -> Choice:
     """Without pilots: assume that a round commits a fixed share of its window, and be wary."""
     single = bench.seconds(0)
     best, gain = 0, 1.0
+    if not bench.whole:
+        # What one more query a sample costs, in rounds; the sampler's own work, which does not grow, left out.
+        more = max((bench.seconds(1) - _OWN_SECONDS) / single - 1, 1e-3)
+        if SHARE / more < WORTH:
+            return Choice(Sequential(), f"twice the queries take {1 + more:.2f} times as long: speculation cannot pay")
     for window, seconds in _rising(bench, lambda w: bench.seconds(w) / (w + 1)):
         ahead = SHARE * (window + 1) * single / seconds
         if ahead > gain:
@@ -124,7 +133,7 @@ def _rising(bench: Bench, cost: Callable[[int], float]) -> list[tuple[int, float
     while True:
         here = cost(window)
         windows.append((window, bench.seconds(window)))
-        if here > last or window >= bench.steps - 1 or window >= 1024:
+        if here > 0.9 * last or window >= bench.steps - 1 or window >= 1024:
             return windows
         last = here
         window = min(bench.steps - 1, window * 2 if bench.pilots else window * 4)

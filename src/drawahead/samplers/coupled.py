@@ -73,7 +73,7 @@ class Coupled(Refining):
     output has the law of the chain whatever the guesses.
 
     A sample that has committed fewer than `least` steps a round, on average, goes on one step at a time: there
-    speculation does not pay.
+    speculation does not pay. (In rounds of fixed shape: where the samples drawn together have, on average.)
 
     With `secant`, a Gaussian step that was answered at one state is drafted at another by the secant through its last
     two answers: Picard iteration becomes a quasi-Newton one. Like any draft it depends on noise before its step only.
