@@ -14,6 +14,7 @@ from drawahead.denoisers import (
 from drawahead.errors import AnswerError, DrawaheadError, InputError, SamplingError
 from drawahead.executors import Local
 from drawahead.laws import Categorical, Gaussian
+from drawahead.noise import Noisy, NoisyDenoiser
 from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
 from drawahead.rejection import Rejection, rejection, speculative_rejection
 from drawahead.report import Report
@@ -44,6 +45,8 @@ __all__ = [
     "GaussianChain",
     "InputError",
     "Local",
+    "Noisy",
+    "NoisyDenoiser",
     "OUExponential",
     "Picard",
     "Recursive",

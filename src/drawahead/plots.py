@@ -45,6 +45,11 @@ class PlotsError(DrawaheadError):
     """A figure was asked for without matplotlib."""
 
 
+def style(sampler: str) -> tuple[str, str]:
+    """The colour and marker of a sampler, the same in every figure."""
+    return _STYLES.get(sampler, _OTHER)
+
+
 def check() -> None:
     """Raise at once, with an instruction, where no figure can be made."""
     try:
@@ -64,7 +69,7 @@ def progress(
         for name, report in reports.items():
             committed = report.progress[sample]
             rounds = len(committed) - 1
-            colour, marker = _STYLES.get(name, _OTHER)
+            colour, marker = style(name)
             # Markers show single rounds while there are few, then only where the sample ends.
             every = 1 if rounds <= 24 else [rounds]
             end = f"{rounds} round{'s' * (rounds != 1)}" if committed[-1] == steps else f"stopped at {rounds} rounds"
@@ -151,7 +156,7 @@ def _guides(axes: Axes, sizes: Sequence[int]) -> None:
 def _line(axes: Axes, cells: Sequence[Mapping[str, Any]]) -> None:
     label, order = cells[0]["sampler"], cells[0]["order"]
     sampler, _, variant = label.partition(", ")
-    colour, marker = _STYLES.get(sampler, _OTHER)
+    colour, marker = style(sampler)
     if order != "random":
         (colour, marker), label = _OTHER, f"{label}, {order}"
     n, rounds = [cell["n"] for cell in cells], [cell["rounds"] for cell in cells]

@@ -10,6 +10,7 @@ import typer
 
 from drawahead.bench.coupled import run as run_coupled
 from drawahead.bench.diffusion import run as run_diffusion
+from drawahead.bench.noise import run as run_noise
 from drawahead.bench.rounds import run as run_rounds
 from drawahead.cli.progress import watching
 
@@ -54,6 +55,17 @@ def coupled(
 ) -> None:
     """Draw the figures that explain why the coupled sampler is exact."""
     _wrote(run_coupled(out))
+
+
+@bench.command()
+def noise(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer samples and errors.")] = False,
+    out: Folder = Path("docs"),
+) -> None:
+    """Measure what an oracle's errors do to the output; write a page, its data and its figure."""
+    with watching() as watch:
+        paths = run_noise(out, quick=quick, watch=watch.counting)
+    _wrote(paths)
 
 
 def _wrote(paths: Iterable[Path]) -> None:

@@ -3,6 +3,7 @@
 from drawahead.targets.chains import MarkovChain
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
+from drawahead.targets.determinantal import DPP, SpanningTree
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
 from drawahead.targets.products import MixtureOfProducts, Pairs, Product
@@ -13,6 +14,7 @@ from drawahead.targets.urns import PolyaUrns
 
 __all__ = [
     "CHAINS",
+    "DPP",
     "TARGETS",
     "DataSet",
     "DenseLogistic",
@@ -28,6 +30,7 @@ __all__ = [
     "Pairs",
     "PolyaUrns",
     "Product",
+    "SpanningTree",
     "Table",
     "TreeIsing",
     "named",

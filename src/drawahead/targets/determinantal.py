@@ -1,0 +1,243 @@
+"""Determinantal laws: random subsets and random spanning trees, by elimination in the marginal kernel.
+
+A law on subsets of n items is determinantal if P(all of A are in) = det K_A for one matrix K, its marginal kernel
+(Macchi, 1975). One token an item: 1 is in, 0 is out. Revealing item i, which is in with probability p = K_ii, leaves
+a determinantal law with the kernel K - K_:i K_i: / p if it is in, and K + K_:i K_i: / (1 - p) if it is out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.targets._cells import running
+from drawahead.targets._checks import Array, array, count, seeded
+
+if TYPE_CHECKING:
+    import networkx
+
+CERTAIN = 1e-12
+"""A chance is 0 or 1 where it is this close, divided by the chance of the least likely draw before it. What can be
+drawn only after so unlikely a draw is that much less likely in all, so no law changes by more than this a step."""
+_TOLERANCE = 1e-6  # of symmetry and eigenvalues, relative to the largest entry: matrices may come in float32
+_PANEL = 32  # columns that are eliminated between two matrix products
+_ELEMENTS = 1 << 22
+
+
+class Determinantal(TokenOracle):
+    """The law with the marginal kernel `kernel` (n, n): symmetric, with eigenvalues from 0 to 1.
+
+    One elimination in the order of a path gives the answers of all its prefixes: after k steps the diagonal holds the
+    chances of all items given the first k. A guess may hold an item against all odds; it is then passed over, as if
+    it had not been revealed.
+    """
+
+    one_pass = True
+    vocab_size = 2
+
+    def __init__(self, kernel: Tensor) -> None:
+        self.kernel = kernel
+        self.length = len(kernel)
+        self.bytes_per_query = 8 * 6 * self.length**2
+
+    @property
+    def marginals(self) -> Tensor:
+        """The probability that each item is in (n,)."""
+        return self.kernel.diagonal().clone()
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        order = (tokens == HIDDEN).long().argsort(dim=1, stable=True)  # known items first
+        known = (tokens != HIDDEN).sum(1)
+        chance = self._chances(tokens, order, int(known.max()) if len(known) else 0)
+        last = chance[torch.arange(len(tokens)), known]  # (m, n)
+        return _law(torch.empty_like(last).scatter_(1, order, last))
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        if not len(row):
+            return torch.zeros(0, 2, dtype=torch.float64)
+        order = rank.argsort(dim=1, stable=True)  # evidence first
+        evidence = (rank < 0).sum(1)[row]
+        depth, place = evidence + prefix, evidence + rank[row, position]
+        steps, reach = int(depth.max()), int(torch.maximum(depth, place + 1).max())
+        return _law(self._chances(tokens, order[:, :reach], steps)[row, depth, place])
+
+    def log_prob(self, samples: Tensor) -> Tensor:
+        """The log-probability of each of the subsets (m, n), float64."""
+        return self._log_chance(self._samples(samples))
+
+    def possible(self, tokens: Tensor) -> Tensor:
+        """Whether the known part of each sequence has positive probability, (m,) bool."""
+        return self._log_chance(tokens) > -torch.inf
+
+    def items(self, samples: Tensor) -> list[Tensor]:
+        """The numbers of the items that are in, for each sample."""
+        return [row.nonzero()[:, 0] for row in self._samples(samples)]
+
+    def _samples(self, samples: Tensor) -> Tensor:
+        if samples.dim() != 2 or samples.shape[1] != self.length or not bool(((samples == 0) | (samples == 1)).all()):
+            raise InputError(f"samples must be 0 or 1, of shape (m, {self.length}), not {tuple(samples.shape)}")
+        return samples
+
+    def _log_chance(self, tokens: Tensor) -> Tensor:
+        """The log-probability of the known part of each sequence (m,)."""
+        parts = [torch.zeros(0, dtype=torch.float64)]
+        for some in tokens.split(max(1, _ELEMENTS // self.length**2)):
+            known = some != HIDDEN
+            steps = int(known.sum(1).max())
+            order = (~known).long().argsort(dim=1, stable=True)[:, :steps]
+            law = _law(self._chances(some, order, steps)[:, torch.arange(steps), torch.arange(steps)])
+            seen = law.gather(2, some.gather(1, order).clamp(min=0)[..., None])[..., 0]  # (m, steps)
+            parts.append(torch.where(known.gather(1, order), seen, 0.0).sum(1))
+        return torch.cat(parts)
+
+    def _chances(self, tokens: Tensor, order: Tensor, steps: int) -> Tensor:
+        """That each item is in, given those before it in the order: (r, steps + 1, k).
+
+        Entry (j, i) is the chance of item order[i] once the first j <= i of the order (r, k) have been revealed.
+        """
+        taken, least = self._eliminated(tokens.gather(1, order[:, :steps]), order)
+        chance = self.kernel.diagonal()[order][:, None] - running(taken.mT).mT
+        error = (CERTAIN / least)[..., None]
+        return torch.where(chance < error, 0.0, torch.where(chance > 1 - error, 1.0, chance))
+
+    def _eliminated(self, drawn: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+        """How much revealing the items `drawn` (r, s), the first of the order, takes from each chance: (r, s, k).
+
+        The kernel after j steps is K - sum_{i < j} sign_i v_i v_i^T, where v_i is the scaled column of item i just
+        before it is revealed. Columns are brought up to date a panel at a time, by a product of matrices. Also the
+        chance of the least likely of the first 0, 1, ... s draws (r, s + 1): rounding errors grow by its inverse.
+        """
+        r, steps = drawn.shape
+        column = torch.zeros(r, steps, order.shape[1], dtype=torch.float64)
+        least = torch.ones(r, steps + 1, dtype=torch.float64)
+        sign = torch.where(drawn == 1, 1.0, -1.0).double()
+        for low in range(0, steps, _PANEL):
+            high = min(low + _PANEL, steps)
+            panel = self.kernel[order[:, low:high, None], order[:, None, low:]]  # (r, high - low, k - low)
+            before = column[:, :low, low:]
+            panel -= (before[:, :, : high - low] * sign[:, :low, None]).mT @ before
+            for j in range(high - low):
+                # Kernels of possible evidence have entries in [-1, 1]; after impossible evidence nothing may overflow.
+                now = panel[:, j, j:].clamp(-1, 1)
+                pivot = torch.where(sign[:, low + j] > 0, now[:, 0], 1 - now[:, 0])  # the chance of what was drawn
+                pivot = torch.where(pivot * least[:, low + j] < CERTAIN, torch.inf, pivot)  # impossible: passed over
+                least[:, low + j + 1] = torch.minimum(least[:, low + j], pivot)
+                now = now * pivot.rsqrt()[:, None]
+                column[:, low + j, low + j :] = now
+                panel[:, j + 1 :, j:] -= (sign[:, low + j, None] * now)[:, 1 : high - low - j, None] * now[:, None]
+        return column.square_().mul_(sign[..., None]), least
+
+
+def _law(chance: Tensor) -> Tensor:
+    """Rows from chances: (...) -> (..., 2)."""
+    return torch.stack([torch.log1p(-chance), chance.log()], dim=-1)
+
+
+@final
+class DPP(Determinantal):
+    """A determinantal point process: P(A) proportional to det L_A, or P(all of A are in) = det K_A.
+
+    Give one of `L`, symmetric with eigenvalues of at least 0 (as a Gram matrix has), and `K`, symmetric with
+    eigenvalues from 0 to 1. Items that are alike in L seldom appear together. Where all eigenvalues of K are 0 or 1,
+    every subset has the same size.
+    """
+
+    def __init__(self, *, L: Array | None = None, K: Array | None = None) -> None:
+        if (L is None) == (K is None):
+            raise InputError("give one of L, the likelihood kernel, and K, the marginal kernel")
+        if K is not None:
+            values, vectors = _spectrum(K, "K")
+            if bool((values > 1 + _TOLERANCE).any()):
+                raise InputError(f"the eigenvalues of K must be at most 1; the largest is {float(values.max()):.9g}")
+            values = values.clamp(max=1)
+        else:
+            assert L is not None
+            values, vectors = _spectrum(L, "L")
+            values = values / (1 + values)
+        super().__init__((vectors * values) @ vectors.T)
+
+    @classmethod
+    def random(cls, n: int, rank: int | None = None, seed: int = 0) -> DPP:
+        """L is the Gram matrix of n random vectors of length about 1 in `rank` dimensions, by default about n / 3."""
+        d = max(1, count(n, "n") // 3) if rank is None else count(rank, "rank")
+        vectors = torch.randn(n, d, dtype=torch.float64, generator=seeded(seed)) / math.sqrt(d)
+        return cls(L=vectors @ vectors.T)
+
+
+def _spectrum(matrix: Array, name: str) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, none below 0, and eigenvectors of a matrix that has such."""
+    given = array(matrix, name)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
+        raise InputError(f"{name} must be a square matrix, not of shape {tuple(given.shape)}")
+    tolerance = _TOLERANCE * max(1.0, float(given.abs().max()))
+    if bool(((given - given.T).abs() > tolerance).any()):
+        worst = float((given - given.T).abs().max())
+        raise InputError(f"{name} must be symmetric; it differs from its transpose by {worst:.3g}")
+    values, vectors = torch.linalg.eigh((given + given.T) / 2)
+    if bool((values < -tolerance).any()):
+        raise InputError(f"the eigenvalues of {name} must be at least 0; the smallest is {float(values.min()):.9g}")
+    return values.clamp(min=0), vectors
+
+
+@final
+class SpanningTree(Determinantal):
+    """A random spanning tree of a networkx graph, with probability proportional to the product of its edges' weights.
+
+    Item i is `edges[i]`: (u, v), or (u, v, key) in a multigraph. The attribute `weight` of an edge is its weight, 1
+    where it is missing; weights are positive. Self-loops are in no tree and are left out. The kernel is the
+    transfer-current matrix (Burton and Pemantle, 1993), the projection onto the gradients of functions on the nodes.
+    """
+
+    def __init__(self, graph: networkx.Graph, weight: str = "weight") -> None:
+        try:
+            import networkx
+        except ImportError:
+            raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
+        if not isinstance(graph, networkx.Graph) or graph.is_directed():
+            raise InputError(f"graph must be an undirected networkx graph, not {type(graph).__name__}")
+        self.graph = graph.copy()
+        named = graph.edges(keys=True) if graph.is_multigraph() else graph.edges()
+        self.edges: list[tuple[Hashable, ...]] = [edge for edge in named if edge[0] != edge[1]]
+        if not self.edges:
+            raise InputError("graph must have an edge between two nodes")
+        if not networkx.is_connected(graph):
+            parts = networkx.number_connected_components(graph)
+            raise InputError(f"graph must be connected to have a spanning tree, but it has {parts} components")
+        self.weights = array([graph.edges[edge].get(weight, 1.0) for edge in self.edges], f"the attribute {weight!r}")
+        if bool((self.weights <= 0).any()):
+            at = int(self.weights.argmin())
+            raise InputError(f"weights must be positive, not {float(self.weights[at]):g} on {self.edges[at]}")
+        number = {node: i for i, node in enumerate(graph)}
+        ends = torch.tensor([[number[edge[0]], number[edge[1]]] for edge in self.edges])
+        # Functions on the nodes that vanish on the last; their differences along the edges, scaled.
+        gradient = torch.zeros(len(ends), len(number), dtype=torch.float64)
+        gradient.scatter_(1, ends, torch.tensor([-1.0, 1.0], dtype=torch.float64).expand(len(ends), 2))
+        basis, triangle = torch.linalg.qr((gradient * self.weights.sqrt()[:, None])[:, :-1])
+        self.log_total = 2 * float(triangle.diagonal().abs().log().sum())
+        super().__init__(basis @ basis.T)
+
+    log_total: float
+    """The log of the weight of all trees together; where all weights are 1, of their number (Kirchhoff, 1847)."""
+
+    @classmethod
+    def grid(cls, rows: int, cols: int) -> SpanningTree:
+        """Uniform spanning trees of a grid."""
+        try:
+            from networkx import grid_2d_graph
+        except ImportError:
+            raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
+        return cls(grid_2d_graph(count(rows, "rows"), count(cols, "cols")))
+
+    def trees(self, samples: Tensor) -> list[networkx.Graph]:
+        """The samples (m, n) as graphs of their own, with the nodes, the keys and the attributes of the graph."""
+        return list(self._trees(samples))
+
+    def _trees(self, samples: Tensor) -> Iterator[networkx.Graph]:
+        for items in self.items(samples):
+            yield self.graph.edge_subgraph([self.edges[i] for i in items.tolist()]).copy()
