@@ -259,10 +259,18 @@ Parallel against sequential draws of other seeds, {law["fashion"]["num_samples"]
   0.001 / {law["fashion"]["tests"]} sees with probability one half a feature whose distribution functions differ by
   {_visible(law["fashion"]["num_samples"], 0.001 / law["fashion"]["tests"]):.2f} somewhere.
 - Texts: a permutation test on the mean counts of {law["text"]["features"]} letters and pairs of letters; p =
-  {law["text"]["p"]:.2f} of {law["text"]["permutations"]} permutations.
+  {law["text"]["p"]:.2f} of {law["text"]["permutations"]} permutations. {_power(law["text"])}
 
 The exact evidence is elsewhere: the law tests on targets whose law is known, and the tests that texts are equal token
 for token. What this adds is that nothing goes wrong on the way through captured graphs and half precision."""
+
+
+def _power(part: Row) -> str:
+    if "power" not in part:
+        return ""
+    seen = ", ".join(f"{chance:.0%} for {float(share):.1%}" for share, chance in part["power"].items())
+    return f"""The power of this test at level 0.01, if a share of the letters of one side were replaced by random
+  ones (found on pieces of the training text): {seen}."""
 
 
 def _visible(num: int, level: float) -> float:

