@@ -128,6 +128,24 @@ def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixt
     assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "demo.png"}
 
 
+@pytest.mark.parametrize(("name", "size", "dominoes"), [("dominoes", 6, 18), ("aztec", 3, 12)])
+def test_tilings_are_drawn(
+    name: str, size: int, dominoes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "tiling.png"
+    assert run(["sample", name, "--size", str(size), "--out", str(picture)]) == 0
+    shown = capsys.readouterr().out
+    assert "Separated" in shown and f"wrote {picture}" in shown.replace("\n", "")
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert run(["sample", name, "--size", str(size), "--num", "2", "--json"]) == 0
+    tilings = json.loads(capsys.readouterr().out)["samples"]
+    assert [len(tiling) for tiling in tilings] == [dominoes] * 2
+    squares = [tuple(square) for pair in tilings[0] for square in pair]
+    assert len(set(squares)) == 2 * dominoes and all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in tilings[0])
+    assert run(["sample", name, "--size", str(size), "--sampler", "block", "--quiet"]) == 0
+    assert run(["sample", name, "--prompt", "a_"]) != 0 and "--prompt does not apply" in capsys.readouterr().err
+
+
 def test_compare_has_a_row_for_every_sampler(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", "urns", "--num", "40", "--size", "6"]) == 0
     shown = capsys.readouterr().out

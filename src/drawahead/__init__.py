@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, networks, samplers, schedules, targets
+from drawahead import adapters, networks, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -19,7 +19,7 @@ from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracl
 from drawahead.rejection import Rejection, rejection, speculative_rejection
 from drawahead.report import Report
 from drawahead.sample import Result, sample
-from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
+from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
 from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
 
 __version__ = "0.1.0"
@@ -55,6 +55,7 @@ __all__ = [
     "Result",
     "Sampler",
     "SamplingError",
+    "Separated",
     "Sequential",
     "Stepwise",
     "StochasticLocalization",
@@ -72,4 +73,5 @@ __all__ = [
     "schedules",
     "speculative_rejection",
     "targets",
+    "tilings",
 ]

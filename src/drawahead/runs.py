@@ -18,6 +18,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.errors import AnswerError
 from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
 from drawahead.rounds import Engine, Executor, Query
@@ -152,8 +153,11 @@ class EngineRun(Run):
 
     def _rounds(self) -> Iterator[Callable[[], Report]]:
         while self.done < self.job.num_samples:
+            before_admission = self.done
             self._admit()
             if self.engine.idle:
+                if self.done == before_admission:
+                    raise AnswerError("the sampler ended without finishing its samples")
                 continue
             before = self.tally.committed
             self.engine.round()

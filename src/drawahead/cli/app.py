@@ -112,7 +112,7 @@ def sample(
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
     subject = named(target, Asked(size, order, prompt, temperature, steps, device))
-    chosen = _sampler(sampler, window)
+    chosen = _sampler(sampler, window) if sampler or window or not subject.sampler else subject.sampler
     num = num or subject.num
     console = Console()
     image = isinstance(subject, Images)
@@ -136,7 +136,7 @@ def sample(
     elif not quiet:
         console.print(subject.picture(result, console))
         typer.echo(f"\n{result.report}")
-        if image:
+        if out is not None:
             typer.echo(f"wrote {out}")
 
 

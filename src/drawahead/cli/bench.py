@@ -10,6 +10,8 @@ import typer
 
 from drawahead.bench.coupled import run as run_coupled
 from drawahead.bench.diffusion import run as run_diffusion
+from drawahead.bench.lower_bound import run as run_lower_bound
+from drawahead.bench.matchings import run as run_matchings
 from drawahead.bench.noise import run as run_noise
 from drawahead.bench.rounds import run as run_rounds
 from drawahead.cli.progress import watching
@@ -58,6 +60,17 @@ def coupled(
 
 
 @bench.command()
+def matchings(
+    quick: Annotated[bool, typer.Option("--quick", help="Small boards, few tilings.")] = False,
+    out: Folder = Path("docs"),
+) -> None:
+    """Measure rounds of domino tilings against the size of the board; write a page, its data and its figures."""
+    with watching() as watch:
+        paths = run_matchings(out, quick=quick, watch=watch.counting)
+    _wrote(paths)
+
+
+@bench.command()
 def noise(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer samples and errors.")] = False,
     out: Folder = Path("docs"),
@@ -65,6 +78,17 @@ def noise(
     """Measure what an oracle's errors do to the output; write a page, its data and its figure."""
     with watching() as watch:
         paths = run_noise(out, quick=quick, watch=watch.counting)
+    _wrote(paths)
+
+
+@bench.command()
+def lower_bound(
+    quick: Annotated[bool, typer.Option("--quick", help="Up to 256 steps only: seconds instead of minutes.")] = False,
+    out: Folder = Path("docs"),
+) -> None:
+    """Measure the hard target and a fixed order beside the lower bound; write a page, its data and its figure."""
+    with watching() as watch:
+        paths = run_lower_bound(out, quick=quick, watch=watch.counting)
     _wrote(paths)
 
 

@@ -40,7 +40,7 @@ def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
 def write(path: Path, subject: Subject, result: Result) -> None:
     """Write in the format that the file's name asks for; a picture or a text file holds the samples alone."""
     if path.suffix == ".png":
-        plots.images(result.samples, path)
+        subject.draw(result, path)
     elif path.suffix == ".txt":
         path.write_text("".join(f"{subject.line(values)}\n" for values in result.samples))
     elif path.suffix == ".json":

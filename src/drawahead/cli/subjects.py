@@ -7,6 +7,7 @@ import math
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, final
 
 from rich.console import Console, RenderableType
@@ -14,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from drawahead import networks
+from drawahead import networks, plots
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.oracles import HIDDEN
 from drawahead.sample import Result
+from drawahead.samplers import Sampler
 from drawahead.targets import Ising
 
 SHOWN = 6
@@ -38,6 +40,8 @@ class Subject(abc.ABC):
     chain: Chain
     num: int = 8
     """How many samples are drawn unless another number is asked for."""
+    sampler: Sampler | None = None
+    """How they are drawn unless another sampler is asked for; None measures and chooses."""
     remark: str = ""
     """What the user should know before the samples come."""
 
@@ -52,6 +56,10 @@ class Subject(abc.ABC):
     def plain(self, samples: Tensor) -> list[Any]:
         """Samples as JSON holds them."""
         return samples.tolist()
+
+    def draw(self, result: Result, path: Path) -> None:
+        """Write the samples as a picture, where `formats` says they can be."""
+        plots.images(result.samples, path)
 
 
 @final

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from drawahead.cli.compare import Row
 from drawahead.cli.shipped import SHIPPED
+from drawahead.cli.tilings import SHAPES, SUMMARIES
 from drawahead.samplers import SAMPLERS, Auto, Sampler
 from drawahead.targets import CHAINS, TARGETS
 
@@ -69,6 +70,8 @@ def targets() -> Table:
         table.add_row(name, target.summary, str(target.default_size), str(oracle.length), str(oracle.vocab_size))
     for name, chain in CHAINS.items():
         table.add_row(name, chain.summary, str(chain.default_size), "", "vectors")
+    for name, (_, size) in SHAPES.items():
+        table.add_row(name, SUMMARIES[name], str(size), "", "partners")
     return table
 
 

@@ -7,6 +7,7 @@ from drawahead.samplers.block import Block
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.picard import Picard
 from drawahead.samplers.recursive import Recursive
+from drawahead.samplers.separated import Separated
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.stepwise import Stepwise
 
@@ -40,6 +41,7 @@ __all__ = [
     "Picard",
     "Recursive",
     "Sampler",
+    "Separated",
     "Sequential",
     "Stepwise",
     "named",

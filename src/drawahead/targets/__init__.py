@@ -6,6 +6,7 @@ from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.determinantal import DPP, SpanningTree
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
+from drawahead.targets.matchings import PlanarMatching
 from drawahead.targets.products import MixtureOfProducts, Pairs, Product
 from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named
 from drawahead.targets.table import Table
@@ -28,6 +29,7 @@ __all__ = [
     "NamedChain",
     "NamedTarget",
     "Pairs",
+    "PlanarMatching",
     "PolyaUrns",
     "Product",
     "SpanningTree",

@@ -1,0 +1,148 @@
+"""Laws that fall apart: draw a separator, then go on in all of its sides at once.
+
+Given the positions of a separator, the parts of the law on its sides are independent. Planar graphs have separators of
+O(sqrt n) vertices (Lipton and Tarjan, 1979), of which a sampler with sqrt rounds draws in n^(1/4) rounds; the levels
+below add a geometric series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.errors import AnswerError, InputError
+from drawahead.oracles import HIDDEN
+from drawahead.pieces import Piece, Separable, Settled
+from drawahead.randomness import Purpose, Stream
+from drawahead.rounds import Fork, Thread
+from drawahead.samplers.base import Guarantee, Sampler
+from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.recursive import Recursive
+
+
+@final
+@dataclass(frozen=True)
+class Separated(Sampler):
+    """Draw the separator of every piece with the sampler `inner`; then its sides, side by side.
+
+    It is for oracles that are `Separable`. The order of the positions is its own: the chain must not set one. With
+    `spread`, positions of a separator that are far apart are drawn first, as the piece suggests. That takes fewer
+    rounds than a uniformly random order, for which alone there are theorems. The law is the same.
+
+    All pieces of all samples run as threads of one engine; a sample's next pieces start as soon as its separator is
+    drawn.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        exact=True, rounds="O~(n^(1/4)) on planar graphs, with Block", reference="planar separators, SIAM 1979"
+    )
+    inner: Sampler = field(default_factory=Coupled)
+    spread: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Sampler) or not self.inner.guarantee.exact or isinstance(self.inner, Separated):
+            raise InputError(f"inner must be an exact sampler such as Block(), not {self.inner!r}")
+
+    def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
+        if isinstance(chain, TokenChain) and chain.order is not None:
+            raise InputError("Separated chooses the order: give the chain none")
+        # Recursive draws one sample a thread.
+        groups = [[number] for number in samples] if isinstance(self.inner, Recursive) else [list(samples)]
+        return [pair for group in groups for pair in super(Separated, self).threads(chain, seed, group, tally)]
+
+    def run(self, paths: Paths) -> Thread:
+        oracle: object = getattr(paths, "oracle", None)
+        if not isinstance(paths, TokenPaths) or not isinstance(oracle, Separable):
+            raise InputError("Separated needs a target that falls into pieces, such as PlanarMatching")
+        return self._whole(paths, oracle)
+
+    def _whole(self, whole: TokenPaths, oracle: Separable) -> Thread:
+        if not len(whole):
+            return
+        numbers, stream = whole.sample, whole.stream
+        settled = oracle.pieces(torch.where(whole.rank < 0, whole.tokens, HIDDEN))
+        _record(whole, numbers, settled)
+        yield Fork([self._piece(piece, whole, numbers, stream) for piece in settled.pieces])
+        if len(whole):
+            raise AnswerError(f"the pieces of sample {int(whole.sample[0])} left some of its positions open")
+
+    def _piece(self, piece: Piece, whole: TokenPaths, numbers: Tensor, stream: Stream) -> Thread:
+        """Draw a piece of the samples with these numbers, its separator first."""
+        part = _start(piece, numbers, stream.child(piece.number, 0), self.spread)
+        run = self.inner.run(part)
+        yield from self._follow(piece, part, run, _next(run, None), whole, numbers, stream)
+
+    def _follow(
+        self,
+        piece: Piece,
+        part: TokenPaths,
+        run: Thread,
+        asked: Any,
+        whole: TokenPaths,
+        numbers: Tensor,
+        stream: Stream,
+    ) -> Thread:
+        """Follow `run`, which has `asked` something, until rows are done; then they go on beside the others."""
+        while not part.finished:
+            answer = yield asked
+            asked = _next(run, answer)
+        done = torch.cat([finished for finished, _, _ in part.finished])
+        tokens = torch.cat([values for _, _, values in part.finished])
+        part.finished = []
+        rows, order = torch.searchsorted(numbers, done).sort()
+        settled = piece.settle(rows, tokens[order])
+        here, own = numbers[rows], stream[rows]
+        _record(whole, here, settled)
+        threads = [self._piece(below, whole, here, own) for below in settled.pieces]
+        if asked is not None:
+            threads.insert(0, self._follow(piece, part, run, asked, whole, numbers, stream))
+        else:
+            _add(whole.tally, part.tally)
+        if threads:
+            yield Fork(threads)
+
+
+def _next(run: Thread, answer: Any) -> Any:
+    """What a thread asks next; None if it has ended."""
+    try:
+        return run.send(answer)
+    except StopIteration:
+        return None
+
+
+def _start(piece: Piece, numbers: Tensor, stream: Stream, spread: bool) -> TokenPaths:
+    """Paths over the separator of a piece, in its own or in a random order."""
+    evidence = piece.evidence
+    rows, n = evidence.shape
+    known = evidence != HIDDEN
+    length = (~known).sum(1)
+    step = torch.arange(n).expand(rows, n)
+    key = stream.uniform(Purpose.ORDER, step) + (piece.level if spread else 0)
+    order = torch.where(known, torch.inf, key).argsort(dim=1, stable=True)
+    rank = torch.empty_like(order).scatter_(1, order, step)
+    rank = torch.where(rank < length[:, None], rank, -1)
+    tokens = torch.where(known, evidence, 0)
+    position = torch.zeros(rows, dtype=torch.int64)
+    return TokenPaths(piece.oracle, numbers, position, length, stream, Tally(), tokens, order, rank)
+
+
+def _record(whole: TokenPaths, numbers: Tensor, settled: Settled) -> None:
+    """Write what is settled of the samples with these numbers; retire those of which everything is."""
+    row = torch.searchsorted(whole.sample, numbers)[settled.row]
+    whole.tokens[row, settled.position] = settled.token
+    whole.position = whole.position + torch.bincount(row, minlength=len(whole))
+    whole.tally.committed += len(row)
+    whole.commit(whole.tokens[:, :0], torch.zeros_like(whole.position))
+
+
+def _add(total: Tally, part: Tally) -> None:
+    """Steps are counted as committed when they are recorded: a drawn partner settles two."""
+    total.drafted += part.drafted
+    total.accepted += part.accepted
+    total.candidates += part.candidates
