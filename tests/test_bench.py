@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from drawahead.bench import diffusion, rounds
+from drawahead.bench import diffusion, lower_bound, rounds
 from drawahead.bench.coupled import run as run_coupled
 from drawahead.bench.page import page
 from drawahead.bench.settings import Plan, Setting, TokenSetting
@@ -45,3 +46,14 @@ def test_the_figures_of_the_coupled_page(tmp_path: Path) -> None:
     paths = run_coupled(tmp_path)
     assert [path.name for path in paths] == ["coupled-mirror.png", "coupled-guesses.png", "coupled-committed.png"]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths)
+
+
+def test_the_lower_bound_page_is_made_from_what_was_measured(tmp_path: Path) -> None:
+    paths = lower_bound.run(tmp_path, quick=True)
+    assert all(path.stat().st_size > 0 for path in paths)
+    bench = json.loads(paths[0].read_text())
+    rounds_of = {(cell["target"], cell["order"], cell["sampler"], cell["n"]): cell for cell in bench["measurements"]}
+    assert rounds_of["hard", "random", "sequential", 256]["rounds"] == 256
+    fixed, free = (rounds_of["pairs", order, "block", 256]["rounds"] for order in ("left to right", "random"))
+    assert fixed > 3 * free  # what the page says of a fixed order
+    assert paths[2].read_text() == lower_bound.page(bench)

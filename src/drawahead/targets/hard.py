@@ -1,4 +1,4 @@
-"""A law that no sampler can finish in a few rounds."""
+"""A law that is meant to take many rounds."""
 
 from __future__ import annotations
 
