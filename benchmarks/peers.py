@@ -1,6 +1,6 @@
 """Seconds on one core, in the same run: drawahead beside tools that were made for one kind of target.
 
-    pip install --no-deps --target /tmp/dppy dppy    # optional, needs numpy and scipy
+    pip install --no-deps --target dppy dppy    # optional, needs numpy and scipy
     PYTHONPATH=dppy python benchmarks/peers.py --out docs
 
 Writes `data/peers.json` and the section "Beside other tools" at the end of `counting.md`, and prints it. Seconds are
