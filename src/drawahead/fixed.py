@@ -41,7 +41,6 @@ class FixedBatch(abc.ABC):
         self.device = paths.device
         self.window = window
         self.rows = len(paths)
-        self.most = int(paths.length.max())
         paths.length = paths.length.to(self.device)
         # Positions live beside the sign of a bad answer, so that both are read back in one piece.
         self.status = torch.cat([paths.position, torch.zeros(1, dtype=torch.int64)]).to(self.device)
@@ -53,7 +52,6 @@ class FixedBatch(abc.ABC):
 
     def load(self, paths: Paths) -> None:
         """Begin with these fresh paths instead: same chain, same number of rows."""
-        self.most = int(paths.length.max())
         for name, mine in self._buffers().items():
             theirs = getattr(paths, name)
             mine.copy_(theirs.keys if name in ("stream", "copies") else theirs)
