@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +64,7 @@ def _timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-class _Bench:
+class _Bench(abc.ABC):
     """What `Auto` measures."""
 
     pilots: bool
@@ -98,8 +99,8 @@ class _Bench:
         """Give up what is under way of the job itself. -> the queries that were asked for it."""
         return 0
 
-    def _time(self, window: int) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _time(self, window: int) -> float: ...
 
 
 @final

@@ -1,199 +1,26 @@
-"""One call of `sample` under way: which samples wait, are being drawn, are done, and what it has cost.
-
-Two runs do the same work. `EngineRun` drives the round engine, for every sampler and oracle; `FixedRun` drives rounds
-of fixed shape, for samplers and oracles that allow them.
-"""
+"""The run that drives rounds of fixed shape."""
 
 from __future__ import annotations
 
-import abc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
-from drawahead.errors import AnswerError
 from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
-from drawahead.rounds import Engine, Executor, Query
+from drawahead.runs.base import TRACED, Job, Run, home_of
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
 
-_TRACED = 16  # samples whose progress the report keeps
 _NOISE_BYTES = 2**30  # how much noise a batch of fixed shape may hold
 _KEPT = 4  # batches of fixed shape that an oracle remembers, with their graphs
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be drawn."""
-
-    chain: Chain
-    sampler: Sampler
-    seed: int
-    num_samples: int
-    max_live: int
-    choice: str = ""
-    """What `Auto` chose, and why."""
-    probes: int = 0
-    """Queries it took to choose."""
-    began: float = field(default_factory=time.perf_counter)
-
-
-class Run(abc.ABC):
-    """The state of one call."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.tally = Tally()
-        self.values = job.chain.empty(job.num_samples)
-        self.sample_rounds = torch.full((job.num_samples,), -1)
-        self.committed: list[int] = []
-        self.progress: dict[int, list[int]] = {}
-        self.done = 0
-        self.oracle_seconds = 0.0
-
-    round_count: int
-    widths: list[int]
-    passes: int
-    rereads: int
-
-    @abc.abstractmethod
-    def rounds(self) -> Iterator[Callable[[], Report]]:
-        """Yields, after every round, a function that makes the report so far."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Abandon everything still running."""
-
-    def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
-        """Note that these samples are done, in so many rounds."""
-        self.values[numbers] = values
-        self.sample_rounds[numbers] = rounds
-        self.done += len(numbers)
-        for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
-            if number < _TRACED and length:
-                self.progress[number].append(length)
-
-    def begin(self, numbers: Sequence[int]) -> None:
-        self.progress.update({number: [0] for number in numbers if number < _TRACED})
-
-    def report(self) -> Report:
-        finished = self.sample_rounds >= 0
-        return Report(
-            sampler=repr(self.job.sampler),
-            choice=self.job.choice,
-            exact=self.job.sampler.guarantee.exact,
-            seed=self.job.seed,
-            num_samples=self.done,
-            steps=self.job.chain.steps,
-            rounds=self.round_count,
-            queries=sum(self.widths),
-            passes=self.passes,
-            probes=self.job.probes,
-            rereads=self.rereads,
-            widths=tuple(self.widths),
-            committed=tuple(self.committed),
-            drafted=self.tally.drafted,
-            accepted=self.tally.accepted,
-            candidates=self.tally.candidates,
-            sample_rounds=tuple(self.sample_rounds[finished].tolist()),
-            progress={number: tuple(steps) for number, steps in sorted(self.progress.items())},
-            seconds=time.perf_counter() - self.job.began,
-            oracle_seconds=self.oracle_seconds,
-        )
-
-
-@final
-class EngineRun(Run):
-    """Threads of the sampler, driven round by round."""
-
-    def __init__(self, job: Job, executor: Executor) -> None:
-        super().__init__(job)
-        self.executor = executor
-        self.engine = Engine(self)
-        self.started = 0
-        self._under_way = self._rounds()
-        self.live: list[tuple[int, Paths]] = []  # with the round they began before
-
-    @property
-    def round_count(self) -> int:  # type: ignore[override]
-        return self.engine.rounds
-
-    @property
-    def widths(self) -> list[int]:  # type: ignore[override]
-        return self.engine.widths
-
-    @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self.engine.passes
-
-    @property
-    def rereads(self) -> int:  # type: ignore[override]
-        return self.engine.rereads
-
-    def answer(self, queries: Sequence[Query]) -> list[Tensor]:
-        """What the executor answers; keeps the time."""
-        began = time.perf_counter()
-        try:
-            return self.executor.answer(queries)
-        finally:
-            self.oracle_seconds += time.perf_counter() - began
-
-    def rounds(self) -> Iterator[Callable[[], Report]]:
-        """Asked again, it goes on where it was."""
-        return self._under_way
-
-    def _rounds(self) -> Iterator[Callable[[], Report]]:
-        while self.done < self.job.num_samples:
-            before_admission = self.done
-            self._admit()
-            if self.engine.idle:
-                if self.done == before_admission:
-                    raise AnswerError("the sampler ended without finishing its samples")
-                continue
-            before = self.tally.committed
-            self.engine.round()
-            self.committed.append(self.tally.committed - before)
-            self._collect()
-            self._trace()
-            yield self.report
-
-    def close(self) -> None:
-        self.engine.close()
-
-    def _admit(self) -> None:
-        job = self.job
-        room = job.max_live - (self.started - self.done)
-        numbers = range(self.started, min(self.started + room, job.num_samples))
-        if not numbers:
-            return
-        self.started = numbers.stop
-        self.begin(numbers)
-        for paths, thread in job.sampler.threads(job.chain, job.seed, numbers, self.tally):
-            self.live.append((self.engine.rounds, paths))
-            self.engine.spawn(thread)
-        self._collect()
-
-    def _collect(self) -> None:
-        for began, paths in self.live:
-            for numbers, lengths, values in paths.finished:
-                self.finish(numbers, lengths, values, self.engine.rounds - began)
-            paths.finished = []
-        self.live = [(began, paths) for began, paths in self.live if len(paths)]
-
-    def _trace(self) -> None:
-        """Note how far the first few samples have come in this round."""
-        for _, paths in self.live:
-            for row in (paths.sample < _TRACED).nonzero()[:, 0].tolist():
-                self.progress[int(paths.sample[row])].append(int(paths.position[row]))
 
 
 @final
@@ -302,7 +129,7 @@ class FixedRun(Run):
             live = [i for i in live if position[i] < length[i]]
             self._retire(batch, numbers, done, length, rounds)
             for i in live:
-                if numbers[i] < _TRACED:
+                if numbers[i] < TRACED:
                     self.progress[int(numbers[i])].append(position[i])
             yield self.report
 
@@ -384,15 +211,3 @@ class FixedRun(Run):
         while len(kept) > _KEPT:
             del kept[next(iter(kept))]
         return batch
-
-
-def device_of(chain: Chain) -> torch.device:
-    """Where the model lives."""
-    if isinstance(chain, TokenChain):
-        return chain.oracle.device
-    return chain.device if isinstance(chain, GaussianChain) else torch.device("cpu")
-
-
-def home_of(chain: Chain) -> Any:
-    """What remembers graphs and choices: the model."""
-    return chain.oracle if isinstance(chain, TokenChain) else chain

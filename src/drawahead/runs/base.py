@@ -1,0 +1,112 @@
+"""What every run keeps: the job, what is done, and what it has cost."""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Tally
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.chains.tokens import TokenChain
+from drawahead.report import Report
+from drawahead.samplers.base import Sampler
+
+TRACED = 16  # samples whose progress the report keeps
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be drawn."""
+
+    chain: Chain
+    sampler: Sampler
+    seed: int
+    num_samples: int
+    max_live: int
+    choice: str = ""
+    """What `Auto` chose, and why."""
+    probes: int = 0
+    """Queries it took to choose."""
+    began: float = field(default_factory=time.perf_counter)
+
+
+class Run(abc.ABC):
+    """The state of one call."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.tally = Tally()
+        self.values = job.chain.empty(job.num_samples)
+        self.sample_rounds = torch.full((job.num_samples,), -1)
+        self.committed: list[int] = []
+        self.progress: dict[int, list[int]] = {}
+        self.done = 0
+        self.oracle_seconds = 0.0
+
+    round_count: int
+    widths: list[int]
+    passes: int
+    rereads: int
+
+    @abc.abstractmethod
+    def rounds(self) -> Iterator[Callable[[], Report]]:
+        """Yields, after every round, a function that makes the report so far."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Abandon everything still running."""
+
+    def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
+        """Note that these samples are done, in so many rounds."""
+        self.values[numbers] = values
+        self.sample_rounds[numbers] = rounds
+        self.done += len(numbers)
+        for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+            if number < TRACED and length:
+                self.progress[number].append(length)
+
+    def begin(self, numbers: Sequence[int]) -> None:
+        self.progress.update({number: [0] for number in numbers if number < TRACED})
+
+    def report(self) -> Report:
+        finished = self.sample_rounds >= 0
+        return Report(
+            sampler=repr(self.job.sampler),
+            choice=self.job.choice,
+            exact=self.job.sampler.guarantee.exact,
+            seed=self.job.seed,
+            num_samples=self.done,
+            steps=self.job.chain.steps,
+            rounds=self.round_count,
+            queries=sum(self.widths),
+            passes=self.passes,
+            probes=self.job.probes,
+            rereads=self.rereads,
+            widths=tuple(self.widths),
+            committed=tuple(self.committed),
+            drafted=self.tally.drafted,
+            accepted=self.tally.accepted,
+            candidates=self.tally.candidates,
+            sample_rounds=tuple(self.sample_rounds[finished].tolist()),
+            progress={number: tuple(steps) for number, steps in sorted(self.progress.items())},
+            seconds=time.perf_counter() - self.job.began,
+            oracle_seconds=self.oracle_seconds,
+        )
+
+
+def device_of(chain: Chain) -> torch.device:
+    """Where the model lives."""
+    if isinstance(chain, TokenChain):
+        return chain.oracle.device
+    return chain.device if isinstance(chain, GaussianChain) else torch.device("cpu")
+
+
+def home_of(chain: Chain) -> Any:
+    """What remembers graphs and choices: the model."""
+    return chain.oracle if isinstance(chain, TokenChain) else chain
