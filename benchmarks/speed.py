@@ -31,7 +31,7 @@ from drawahead.fixed import fixed_batch
 WINDOWS = (64, 96, 128, 192, 256)
 TEXT_BATCHES = (1, 4, 16, 64, 256)
 FASHION_BATCHES = (1, 4, 16, 32, 64, 128)
-SEEDS = range(100, 108)  # nothing was tuned on these
+SEEDS = range(100, 108)  # no window was tuned on these
 HALF = torch.float16
 
 
