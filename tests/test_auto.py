@@ -310,6 +310,24 @@ def test_what_pays_goes_on() -> None:
     assert Coupled(least=5.0).pays(position, 7).tolist() == [False, False, True]
 
 
+def test_on_a_diffusion_it_looks_at_other_noise_only() -> None:
+    """How long a model takes may depend on the state: what is timed must not be the samples that are drawn."""
+    seen: list[Tensor] = []
+
+    def denoiser(x: Tensor, k: Tensor) -> Tensor:
+        seen.append(x.clone())
+        return 0.9 * x
+
+    chain = da.GaussianChain(denoiser, da.DDPM(timesteps=da.schedules.spaced(12, 1000)), (3,), dtype=torch.float64)
+    report = da.sample(chain, 2, seed=0).report
+    asked = seen.copy()
+    seen.clear()
+    da.sample(chain, 2, seed=0, sampler=Sequential())
+    first = seen[0]  # where the samples of this seed start
+    times = sum(any(torch.equal(x[i : i + 2], first) for i in range(len(x) - 1)) for x in asked)
+    assert report.probes and times == 1
+
+
 # What it costs
 
 

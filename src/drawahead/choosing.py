@@ -137,7 +137,9 @@ class _FixedBench(_Bench):
 class _EngineBench(_Bench):
     """Times rounds of the engine, the sampler's own work included.
 
-    The sequential rounds are those of the job itself: should `Sequential` be chosen, they are not lost.
+    On tokens the sequential rounds are those of the job itself: should `Sequential` be chosen, they are not lost. That
+    is safe because there no choice changes a sample. On Gaussian steps it could: how long a model takes may depend on
+    the state, so timing the job's own samples would let their noise, not yet spent, decide how they are drawn.
     """
 
     pilots = False
@@ -155,9 +157,9 @@ class _EngineBench(_Bench):
         return sum(self.under_way.widths)
 
     def _time(self, window: int) -> float:
-        if not window:
-            return self._time_sequential()
-        run = EngineRun(_pilot(self.job, Coupled(window=window), self.live), self.executor)
+        if not window and isinstance(self.job.chain, TokenChain):
+            return self._time_own()
+        run = EngineRun(_pilot(self.job, Coupled(window=window) if window else Sequential(), self.live), self.executor)
         try:
             times = [_timed(lambda: next(run.rounds(), None)) for _ in range(2)]
         finally:
@@ -165,7 +167,7 @@ class _EngineBench(_Bench):
             run.close()
         return times[-1]
 
-    def _time_sequential(self) -> float:
+    def _time_own(self) -> float:
         run = EngineRun(replace(self.job, sampler=Sequential()), self.executor)
         try:
             times = [_timed(lambda: next(run.rounds(), None)) for _ in range(2)]

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from drawahead.denoisers import Denoiser
 from drawahead.errors import InputError, whole
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.oracles import HIDDEN, TokenOracle, WrappedOracle
 from drawahead.randomness import Purpose, Stream, philox
 
 _MASK = 0xFFFFFFFF
 
 
 @final
-class Noisy(TokenOracle):
+class Noisy(WrappedOracle):
     """`oracle` with every row moved by `error` in total variation.
 
     A row p becomes (1 - a) p + a on one token, with a such that the total variation is `error`, at most 1/2. The token
@@ -38,18 +38,10 @@ class Noisy(TokenOracle):
             raise InputError("a law on one token cannot be wrong: the oracle needs a vocab_size of at least 2")
         if toward is not None and not 0 <= whole("toward", toward) < oracle.vocab_size:
             raise InputError(f"toward must be a token, 0 ... {oracle.vocab_size - 1}, not {toward}")
-        self.oracle = oracle
+        super().__init__(oracle)
         self.error = float(error)
         self.seed = whole("seed", seed)
         self.toward = toward
-        self.length = oracle.length
-        self.vocab_size = oracle.vocab_size
-        self.device = oracle.device
-        self.one_pass = oracle.one_pass
-        self.rereads = oracle.rereads
-        for name in ("bytes_per_query", "possible"):
-            if hasattr(oracle, name):
-                setattr(self, name, getattr(oracle, name))
 
     def rows(self, tokens: Tensor) -> Tensor:
         position = torch.arange(self.length, device=tokens.device).expand_as(tokens)

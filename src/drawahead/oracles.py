@@ -98,13 +98,8 @@ class FunctionOracle(TokenOracle):
         return self.function(tokens)
 
 
-@final
-class CountingOracle(TokenOracle):
-    """Wraps an oracle and counts what it is really asked: `calls`, `queries` (distinct conditionings), `passes`
-    (sequences), and apart from them `rereadings` (sequences of which more was read).
-
-    It shows the engine's own count is honest; the answers pass through untouched.
-    """
+class WrappedOracle(TokenOracle):
+    """An oracle made from another: it looks the same from outside, and subclasses say what happens to the answers."""
 
     def __init__(self, oracle: TokenOracle) -> None:
         self.oracle = oracle
@@ -116,6 +111,18 @@ class CountingOracle(TokenOracle):
         for name in ("bytes_per_query", "possible"):
             if hasattr(oracle, name):
                 setattr(self, name, getattr(oracle, name))
+
+
+@final
+class CountingOracle(WrappedOracle):
+    """Wraps an oracle and counts what it is really asked: `calls`, `queries` (distinct conditionings), `passes`
+    (sequences), and apart from them `rereadings` (sequences of which more was read).
+
+    It shows the engine's own count is honest; the answers pass through untouched.
+    """
+
+    def __init__(self, oracle: TokenOracle) -> None:
+        super().__init__(oracle)
         self.calls = 0
         self.queries = 0
         self.passes = 0

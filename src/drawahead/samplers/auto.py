@@ -56,9 +56,9 @@ class Choice(NamedTuple):
 class Auto(Sampler):
     """Chooses between `Sequential` and `Coupled` and its window, by measurement; the report says what and why.
 
-    Where speculation cannot pay, finding that out costs about as much as three steps, once for a model and a number of
-    samples drawn together. The law is the same whatever it chooses. Samples of a diffusion are not, and the choice
-    depends on timings: to draw them again, name the sampler that the report names.
+    Where speculation cannot pay, finding that out costs about as much as three to five steps, once for a model and a
+    number of samples drawn together. The law is the same whatever it chooses. Samples of a diffusion are not, and the
+    choice depends on timings: to draw them again, name the sampler that the report names.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
