@@ -29,7 +29,7 @@ from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Recursive, Sampler
 
 BUDGET = 1e-3
-CHECKS = 1000
+CHECKS = 1250
 LEVEL = BUDGET / CHECKS
 
 
