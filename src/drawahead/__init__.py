@@ -1,7 +1,7 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
 from drawahead import adapters, networks, samplers, schedules, targets, tilings
-from drawahead.chains import Chain, GaussianChain, TokenChain
+from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
     Denoiser,
@@ -57,6 +57,8 @@ __all__ = [
     "SamplingError",
     "Separated",
     "Sequential",
+    "StackedChain",
+    "StackedPlan",
     "Stepwise",
     "StochasticLocalization",
     "TokenChain",

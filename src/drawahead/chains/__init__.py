@@ -2,6 +2,8 @@
 
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
+from drawahead.chains.stacked import StackedChain
+from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.chains.tokens import TokenChain
 
-__all__ = ["Chain", "GaussianChain", "TokenChain"]
+__all__ = ["Chain", "GaussianChain", "StackedChain", "StackedPlan", "TokenChain"]

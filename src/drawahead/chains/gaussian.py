@@ -6,14 +6,15 @@ The value a sampler handles is the increment B_k m_k + S_k xi: draft and target 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.chains.gaussian_queries import GaussianQuery
+from drawahead.chains.base import Tally
+from drawahead.chains.gaussian_queries import leaning
+from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.denoisers import Denoiser, DenoisingTarget
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
@@ -24,7 +25,7 @@ _LEAST = 1e-80  # stands for an A of zero, so that states can be worked out by d
 
 
 @final
-class GaussianChain(Chain):
+class GaussianChain(VectorChain):
     """Draws vectors by the steps of a schedule.
 
     `denoiser` is a callable `(x, k) -> prediction` (see `denoisers`) with `shape` given, or a `DenoisingTarget`.
@@ -35,6 +36,8 @@ class GaussianChain(Chain):
     (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
     given and what samples come back as; laws are always worked out in float64.
     """
+
+    noun: ClassVar[str] = "denoiser"
 
     def __init__(
         self,
@@ -56,14 +59,10 @@ class GaussianChain(Chain):
             raise InputError(f"a denoiser must be a DenoisingTarget or a callable, not {type(denoiser).__name__}")
         if schedule is None or shape is None:
             raise InputError("a plain denoiser needs schedule= and shape=")
-        if not shape or any(size < 1 for size in shape):
-            raise InputError(f"shape must be one or more positive sizes, not {tuple(shape)}")
+        plan = schedule.plan()
+        super().__init__(shape, record, dtype, device, plan.s == 0)
         self.denoiser = denoiser
         self.schedule = schedule
-        self.shape = tuple(shape)
-        self.dtype = dtype or torch.float32
-        self.device = torch.device(device)
-        plan = schedule.plan()
         self.plan = plan.to(self.device)
         self.log_scale = torch.nn.functional.pad(
             plan.a.clamp(min=_LEAST).log().cumsum(0), (1, 0)
@@ -71,30 +70,15 @@ class GaussianChain(Chain):
         signal = self.plan.signal[:-1]
         # No increment can change faster with the state than if the state told the data outright.
         self.steepest = torch.where(signal > 0, self.plan.b / torch.where(signal > 0, signal, 1.0), 0.0)
-        self.start_state = None if start is None else self._entries("start", start)
-        self.known = None if known is None else self._entries("known", known)
-        self.record = tuple(record)
-        if any(not 0 < step < self.steps for step in self.record):
-            raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
-        # next_fixed[k]: the first deterministic step at or after k; N if there is none.
-        fixed = torch.where(plan.s > 0, self.steps, torch.arange(self.steps))
-        self.next_fixed = torch.cat([fixed.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
-
-    @property
-    def steps(self) -> int:
-        return len(self.plan.a)
-
-    @property
-    def size(self) -> int:
-        """d, the number of entries of a state."""
-        return int(torch.tensor(self.shape).prod())
+        self.start_state = None if start is None else self.entries("start", start)
+        self.known = None if known is None else self.entries("known", known)
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
         rows = len(samples)
         stream = Stream.of_samples(seed, samples.to(self.device))
         first = torch.zeros(rows, dtype=torch.int64, device=self.device)
         if self.start_state is not None:
-            x = _rows(self.start_state, samples, self.size)
+            x = rows_of(self.start_state, samples)
         elif self.plan.start:
             x = stream.normal(Purpose.START, first, size=self.size) * self.plan.start
         else:
@@ -107,70 +91,44 @@ class GaussianChain(Chain):
             stream,
             tally,
             x,
-            None if self.known is None else _rows(self.known, samples, self.size),
             torch.zeros(rows, len(self.record), self.size, dtype=torch.float64, device=self.device),
             stream,
+            known=None if self.known is None else rows_of(self.known, samples),
         )
         paths.x = paths.overwritten(x[:, None], first[:, None])[:, 0]
         return paths
 
+    def predict(self, x: Tensor, step: Tensor) -> object:
+        return self.denoiser(x, step)
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        return self.schedule.adjust(prediction)
+
     def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
-        """The laws of the increments at `step` (rows, w), from predictions (rows, w, d)."""
         step = step.clamp(max=self.steps - 1)  # padding
         mean = self.plan.b[step][..., None] * prediction
         if free is not None:
             mean = torch.where(free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
         return Gaussian(mean, self.plan.s[step])
 
+    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
+        return leaning(target, states, draft, self.steepest[step[:, : draft.shape[1]]], free)
+
+    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
+        return torch.cat([recorded, (last * self.plan.final)[:, None]], dim=1)
+
     def check(self, num_samples: int) -> None:
-        for name, given in (("start", self.start_state), ("known", self.known)):
-            if given is not None and 1 != len(given) < num_samples:
-                raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
-
-    def empty(self, num_samples: int) -> Tensor:
-        kept = (len(self.record) + 1,) if self.record else ()
-        return torch.zeros(num_samples, *kept, *self.shape, dtype=self.dtype)
-
-    def _entries(self, name: str, value: Tensor) -> Tensor:
-        """(1 or num_samples, d) on the device."""
-        given = torch.as_tensor(value, dtype=torch.float64, device=self.device)
-        if given.shape[-len(self.shape) :] != self.shape or given.dim() - len(self.shape) not in (0, 1):
-            raise InputError(f"{name} must have shape {self.shape} or (num_samples, *{self.shape}), not {given.shape}")
-        return given.reshape(-1, self.size)
-
-
-def _rows(table: Tensor, samples: Tensor, size: int) -> Tensor:
-    return table.expand(len(samples), size) if len(table) == 1 else table[samples.to(table.device)]
+        super().check(num_samples)
+        self.enough("known", self.known, num_samples)
 
 
 @final
 @dataclass(eq=False)
-class GaussianPaths(Paths):
+class GaussianPaths(VectorPaths):
     """Gaussian samples under way."""
 
     chain: GaussianChain
-    sample: Tensor
-    position: Tensor
-    length: Tensor
-    stream: Stream
-    tally: Tally
-    x: Tensor  # (rows, d) the committed state
-    known: Tensor | None  # (rows, d), NaN where unknown
-    recorded: Tensor  # (rows, len(record), d)
-    copies: Stream  # the noise of the known entries: a branch overwrites with the same copies as its parent
-    rolled: tuple[Tensor, Tensor] | None = None  # the last guess that was followed, and its states
-
-    @property
-    def device(self) -> torch.device:
-        return self.chain.device
-
-    @property
-    def room(self) -> Tensor:
-        return torch.minimum(self.length - 1, self.chain.next_fixed[self.position]) - self.position
-
-    @property
-    def stretch(self) -> Tensor:
-        return (self.chain.next_fixed[self.position] - self.position).clamp(min=1)
+    known: Tensor | None = None  # (rows, d), NaN where unknown
 
     @property
     def plan(self) -> Plan:
@@ -178,12 +136,7 @@ class GaussianPaths(Paths):
 
     @property
     def free(self) -> Tensor | None:
-        """Which entries are not overwritten (rows, d)."""
         return None if self.known is None else self.known.isnan()
-
-    def no_draft(self) -> Gaussian:
-        nothing = torch.zeros(len(self), 0, self.chain.size, dtype=torch.float64, device=self.device)
-        return self.chain.law(nothing, self.steps(0), None)
 
     def overwritten(self, states: Tensor, step: Tensor) -> Tensor:
         """States (rows, w, d) after `step` (rows, w) steps, known entries replaced."""
@@ -195,7 +148,6 @@ class GaussianPaths(Paths):
         return torch.where(copy.isnan(), states, copy)
 
     def states(self, values: Tensor) -> Tensor:
-        """The states after 0, 1, ... of the increments `values` (rows, w, d) -> (rows, w + 1, d)."""
         if self.rolled is not None and self.rolled[0] is values:
             return self.rolled[1]
         return self.overwritten(self._rolled(self._a(values.shape[1]), values), self.steps(values.shape[1] + 1))
@@ -238,36 +190,6 @@ class GaussianPaths(Paths):
         end = (self.position + width).clamp(max=self.chain.steps)
         return bool((self.chain.log_scale[end] - self.chain.log_scale[self.position] > -200).all())
 
-    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> GaussianQuery:
-        states = self.x[:, None] if guess is None else self.states(guess)
-        row = torch.repeat_interleave(torch.arange(len(self)), count)
-        depth = first + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-        at = (row * states.shape[1] + depth).to(self.device)
-        step = self.position[row] + depth
-        return GaussianQuery(self.chain, self.sample[row], states.flatten(0, 1)[at], step, count, self.free)
-
-    def advance(self, values: Tensor, count: Tensor) -> None:
-        states = self.states(values[:, : int(count.max())])
-        rows, depth = torch.arange(len(self)), count
-        for column, step in enumerate(self.chain.record):
-            passed = ((self.position < step) & (step <= self.position + count)).nonzero()[:, 0]
-            at = (step - self.position)[passed]
-            self.recorded[passed.to(self.device), column] = states[passed.to(self.device), at.to(self.device)]
-        self.x = states[rows.to(self.device), depth.to(self.device)]
-        self.position = self.position + count
-
-    def branch(self, stream: Stream) -> GaussianPaths:
-        return replace(self, stream=stream, recorded=self.recorded.clone())
-
     def select(self, rows: Tensor) -> None:
-        self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
-        rows = rows.to(self.device)
-        self.stream, self.copies = self.stream[rows], self.copies[rows]
-        self.x, self.recorded = self.x[rows], self.recorded[rows]
-        self.known = None if self.known is None else self.known[rows]
-
-    def result(self, rows: Tensor) -> Tensor:
-        final = self.x[rows] * self.plan.final
-        if self.chain.record:
-            final = torch.cat([self.recorded[rows], final[:, None]], dim=1)
-        return final.reshape(len(rows), *self.chain.empty(1).shape[1:]).to("cpu", self.chain.dtype)
+        super().select(rows)
+        self.known = None if self.known is None else self.known[rows.to(self.device)]

@@ -14,7 +14,7 @@ from drawahead.laws import Gaussian
 from drawahead.rounds import Query, Thread
 
 if TYPE_CHECKING:
-    from drawahead.chains.gaussian import GaussianChain
+    from drawahead.chains.vectors import VectorChain
 
 
 @final
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class GaussianQuery(Query):
     """States along paths, each at its own step."""
 
-    oracle: GaussianChain
+    oracle: VectorChain
     sample: Tensor  # (m,) on the CPU
-    state: Tensor  # (m, d)
+    state: Tensor  # (m, entries of a state)
     step: Tensor  # (m,) on the CPU
     count: Tensor  # (rows,) states of each path; this and the next are of no use once merged
     free: Tensor | None  # (rows, d) which entries are not overwritten
@@ -55,16 +55,17 @@ class GaussianQuery(Query):
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         chain = self.oracle
-        x = self.state[start:stop].view(-1, *chain.shape).to(chain.dtype)
-        prediction = chain.denoiser(x, self.step[start:stop].to(chain.device))
-        if not isinstance(prediction, Tensor) or prediction.shape != x.shape:
-            raise AnswerError(_shape_complaint(prediction, x))
-        flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double())
+        x = self.state[start:stop].view(-1, *chain.state_shape).to(chain.dtype)
+        prediction = chain.predict(x, self.step[start:stop].to(chain.device))
+        expected = (len(x), *chain.shape)
+        if not isinstance(prediction, Tensor) or prediction.shape != expected:
+            raise AnswerError(_shape_complaint(chain.noun, prediction, tuple(x.shape), expected))
+        flat = chain.adjust(prediction.reshape(len(x), -1).double())
         bad = ~flat.isfinite().all(-1)
         if bool(bad.any()):
             i = start + int(bad.nonzero()[0, 0])
             raise AnswerError(
-                f"the denoiser's prediction for sample {int(self.sample[i])} at step {int(self.step[i])} "
+                f"the {chain.noun}'s prediction for sample {int(self.sample[i])} at step {int(self.step[i])} "
                 "is not finite; check the model's output on this state"
             )
         return flat
@@ -73,18 +74,17 @@ class GaussianQuery(Query):
         return GaussianAnswer(self, cells)
 
 
-def _shape_complaint(prediction: object, x: Tensor) -> str:
+def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], expected: tuple[int, ...]) -> str:
     if not isinstance(prediction, Tensor):
-        return f"the denoiser must answer a tensor of shape {tuple(x.shape)}, not {type(prediction).__name__}"
+        return f"the {noun} must answer a tensor of shape {expected}, not {type(prediction).__name__}"
     got = tuple(prediction.shape)
-    if prediction.dim() == x.dim() and prediction.dim() > 1 and got[1] == 2 * x.shape[1]:
+    if len(got) == len(expected) > 1 and got[1] == 2 * expected[1]:
         return (
-            f"the denoiser answers {got} for states {tuple(x.shape)}: twice the channels looks like a learned "
-            "variance, "
+            f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance, "
             "which would give draft and target different covariances and is not supported; return the mean alone and "
             "use a schedule with a fixed variance"
         )
-    return f"the denoiser must answer predictions of shape {tuple(x.shape)}, not {got}"
+    return f"the {noun} must answer predictions of shape {expected}, not {got}"
 
 
 @final
@@ -109,13 +109,12 @@ class GaussianAnswer:
 
     def leaning(self, draft: Gaussian) -> Gaussian:
         """Each answer with the slope of a secant: through it and the answer that the draft went by."""
-        target = self.target
-        count, width = self.query.count, draft.shape[1]
+        count, target = self.query.count, self.target
         column = torch.minimum(torch.arange(target.shape[1]), count[:, None] - 1)
         at = self._first[:, None] + column
         device = self.predictions.device
         states, step = self.query.state[at.to(device)], self.query.step[at].to(device)
-        return leaning(target, states, draft, self.query.oracle.steepest[step[:, :width]], self.query.free)
+        return self.query.oracle.lean(target, states, step, draft, self.query.free)
 
     @property
     def _first(self) -> Tensor:

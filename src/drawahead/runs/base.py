@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
-from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
+from drawahead.chains.vectors import VectorChain
 from drawahead.report import Report
 from drawahead.samplers.base import Sampler
 
@@ -104,7 +104,7 @@ def device_of(chain: Chain) -> torch.device:
     """Where the model lives."""
     if isinstance(chain, TokenChain):
         return chain.oracle.device
-    return chain.device if isinstance(chain, GaussianChain) else torch.device("cpu")
+    return chain.device if isinstance(chain, VectorChain) else torch.device("cpu")
 
 
 def home_of(chain: Chain) -> Any:

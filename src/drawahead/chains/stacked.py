@@ -1,0 +1,147 @@
+"""Chains whose state stacks several vectors (lanes) and whose steps mix them by small matrices.
+
+Step k moves the lanes X to A_k X + S_k u with u = b_k m_k + xi, m_k the oracle's answer at X. The value a sampler
+handles is u, the whitened increment: whatever covariance S_k S_k^T the lanes get, draft and target are Gaussians of
+unit scale that differ in their mean alone.
+
+Refreshing lanes with noise of its own keeps that exact. That noise is a function of the sample's stream and the number
+of steps taken, so it is the same for guess and target, in every round, and (`copies`) in every branch of a sample.
+Given all of it, what is left is a chain of Gaussian steps like any other, which each sampler draws exactly; and no
+sampler looks at it for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Tally
+from drawahead.chains.stacked_plan import StackedPlan
+from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
+from drawahead.errors import InputError
+from drawahead.laws import Gaussian
+from drawahead.randomness import Purpose, Stream
+
+StackedOracle = Callable[[Tensor, Tensor], Tensor]
+"""(lanes (m, c, *shape), step (m,)) -> answers (m, *shape)."""
+
+
+@final
+class StackedChain(VectorChain):
+    """Draws lanes of vectors by the steps of a plan.
+
+    `oracle` is a callable `(lanes (m, c, *shape), step (m,)) -> answer (m, *shape)`; one call mixes steps freely.
+    `start` fixes the first state, (c, *shape) or one for each sample, instead of the plan's `start`; a refresh before
+    the first step still happens. `record` lists numbers of steps after which to keep the lanes, as the next step meets
+    them: samples then have shape (num_samples, len(record) + 1, ...), the output last, and the plan's `final` makes
+    every entry from its lanes. `dtype` is what the oracle is given and what samples come back as; laws are always
+    worked out in float64.
+    """
+
+    noun: ClassVar[str] = "oracle"
+
+    def __init__(
+        self,
+        oracle: StackedOracle,
+        plan: StackedPlan,
+        shape: Sequence[int],
+        *,
+        start: Tensor | None = None,
+        record: Sequence[int] = (),
+        dtype: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if not callable(oracle):
+            raise InputError(f"an oracle must be a callable, not {type(oracle).__name__}")
+        if not isinstance(plan, StackedPlan):
+            raise InputError(f"plan must be a StackedPlan, not {type(plan).__name__}")
+        super().__init__(shape, record, dtype, device, plan.is_fixed)
+        self.oracle = oracle
+        self.plan = plan = plan.to(self.device)
+        self.scale = (~plan.is_fixed).double()
+        c, eye = plan.lanes, torch.eye(plan.lanes, dtype=torch.float64, device=self.device)
+        keep, add = plan.refresh or (eye.expand(self.steps + 1, c, c), eye.new_zeros(self.steps + 1, c, 1))
+        # Step and refresh in one, with a last row that stays where it is, for the padding of windows.
+        self.a = torch.cat([keep[1:] @ plan.a, eye[None]])  # (N + 1, c, c)
+        self.s = torch.cat([keep[1:] @ plan.s, eye.new_zeros(1, c, plan.noises)])  # (N + 1, c, r)
+        self.add = torch.cat([add, torch.zeros_like(add[:1])])  # (N + 2, c, q)
+        self.refreshed = self.add.flatten(1).any(1)  # (N + 2,) by the number of steps taken
+        self.keep_first = keep[0]
+        self.start_state = None if start is None else self.entries("start", start)
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        return (self.plan.lanes, *self.shape)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        return (*self.plan.final.shape[:-1], *self.shape)
+
+    def start(self, seed: int, samples: Tensor, tally: Tally) -> StackedPaths:
+        rows, entries = len(samples), self.plan.lanes * self.size
+        stream = Stream.of_samples(seed, samples.to(self.device))
+        first = torch.zeros(rows, dtype=torch.int64, device=self.device)
+        if self.start_state is not None:
+            x = rows_of(self.start_state, samples)
+        else:
+            x = stream.normal(Purpose.START, first, size=entries) * self.plan.start.repeat_interleave(self.size)
+        paths = StackedPaths(
+            self,
+            samples,
+            torch.zeros(rows, dtype=torch.int64),
+            torch.full((rows,), self.steps),
+            stream,
+            tally,
+            x,
+            torch.zeros(rows, len(self.record), entries, dtype=torch.float64, device=self.device),
+            stream,
+        )
+        paths.x = paths.refresh((self.keep_first @ paths.lanes)[:, None], first[:, None])[:, 0].flatten(1)
+        return paths
+
+    def predict(self, x: Tensor, step: Tensor) -> object:
+        return self.oracle(x, step)
+
+    def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
+        step = step.clamp(max=self.steps - 1)  # padding
+        mean = self.plan.b[step][..., None] * prediction[..., None, :]  # (rows, w, r, d)
+        return Gaussian(mean.flatten(2), self.scale[step])
+
+    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
+        lanes = torch.cat([recorded, last[:, None]], dim=1).unflatten(-1, (-1, self.size))
+        return torch.matmul(self.plan.final, lanes)  # (rows, len(record) + 1, [outputs,] d)
+
+
+@final
+@dataclass(eq=False)
+class StackedPaths(VectorPaths):
+    """Stacked samples under way; a state is its lanes, one after another."""
+
+    chain: StackedChain
+
+    @property
+    def lanes(self) -> Tensor:
+        """The committed state (rows, c, d)."""
+        return self.x.view(len(self.x), self.chain.plan.lanes, self.chain.size)
+
+    def refresh(self, lanes: Tensor, taken: Tensor) -> Tensor:
+        """Lanes (rows, w, c, d), once `taken` (rows, w) steps are taken, with what a refresh adds to them."""
+        row, column = self.chain.refreshed[taken].nonzero(as_tuple=True)
+        add = self.chain.add[taken[row, column]]  # (m, c, q)
+        zeta = self.copies[row].normal(Purpose.KNOWN, taken[row, column], size=add.shape[-1] * self.chain.size)
+        fresh = torch.bmm(add, zeta.unflatten(-1, (-1, self.chain.size)))
+        return lanes.index_put((row, column), fresh, accumulate=True)
+
+    def states(self, values: Tensor) -> Tensor:
+        width, chain = values.shape[1], self.chain
+        step = self.steps(width).clamp(max=chain.steps)
+        value = values.unflatten(-1, (-1, chain.size))  # (rows, w, r, d)
+        pushed = self.refresh(torch.matmul(chain.s[step], value), step + 1)  # (rows, w, c, d)
+        states = [self.lanes]
+        for i in range(width):
+            states.append(torch.baddbmm(pushed[:, i], chain.a[step[:, i]], states[-1]))
+        return torch.stack(states, dim=1).flatten(2)

@@ -1,0 +1,111 @@
+"""The coefficients of a chain whose state stacks several vectors, worked out and checked."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+
+_RELATIVE = 1e-6  # how much of b may lie where s adds no noise: rounding
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StackedPlan:
+    """N steps on c lanes. Step k draws u = b_k m_k + xi and moves the lanes X (c, d) to a_k X + s_k u.
+
+    m_k (d,) is the oracle's answer at X and xi (r, d) standard normal, so u is a Gaussian of unit scale, and s_k s_k^T
+    the covariance that a step adds to the lanes. In a step that is `fixed` there is no xi: u = b_k m_k.
+
+    `refresh` holds matrices R (N + 1, c, c) and T (N + 1, c, q): once k steps are taken, k = 0 ... N, the lanes X
+    become R_k X + T_k zeta with zeta (q, d) standard normal, fresh, and no business of the oracle.
+
+    `start` holds the standard deviation of each lane before anything else happens, `final` what a sample is of the last
+    lanes: weights (c,) for one vector, or a matrix (outputs, c). Everything is kept in float64.
+    """
+
+    a: Tensor  # (N, c, c)
+    b: Tensor  # (N, r)
+    s: Tensor  # (N, c, r)
+    _: KW_ONLY
+    start: Tensor  # (c,)
+    final: Tensor  # (c,) or (outputs, c)
+    refresh: tuple[Tensor, Tensor] | None = None
+    fixed: Tensor | None = None  # (N,) bool
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "s", "start", "final"):
+            self._set(name, torch.as_tensor(getattr(self, name), dtype=torch.float64))
+        if self.a.dim() != 3 or not self.a.numel():
+            raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
+        if self.b.dim() != 2 or not self.b.numel():
+            raise InputError(f"b must have shape (steps, noises), not {tuple(self.b.shape)}")
+        n, c, r = *self.a.shape[:2], self.b.shape[1]
+        self._check("a", self.a, (n, c, c))
+        self._check("b", self.b, (n, r))
+        self._check("s", self.s, (n, c, r))
+        self._check("start", self.start, (c,))
+        if bool((self.start < 0).any()):
+            raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
+        self._check("final", self.final, (c,) if self.final.dim() < 2 else (self.final.shape[0], c))
+        if self.refresh is not None:
+            keep, add = (torch.as_tensor(table, dtype=torch.float64) for table in self.refresh)
+            self._check("refresh[0]", keep, (n + 1, c, c))
+            self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
+            self._set("refresh", (keep, add))
+        if self.fixed is not None:
+            self._set("fixed", torch.as_tensor(self.fixed))
+            if self.fixed.shape != (n,) or self.fixed.dtype != torch.bool:
+                raise InputError(f"fixed must hold {n} booleans, not {tuple(self.fixed.shape)} of {self.fixed.dtype}")
+        self._check_noise()
+
+    @property
+    def steps(self) -> int:
+        return len(self.a)
+
+    @property
+    def lanes(self) -> int:
+        return self.a.shape[1]
+
+    @property
+    def noises(self) -> int:
+        """r, how many vectors of noise a step draws."""
+        return self.b.shape[1]
+
+    @property
+    def is_fixed(self) -> Tensor:
+        """Which steps are deterministic (N,)."""
+        return torch.zeros(self.steps, dtype=torch.bool, device=self.a.device) if self.fixed is None else self.fixed
+
+    def to(self, device: torch.device) -> StackedPlan:
+        """The same plan with its tensors on another device."""
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in moved.items()}
+        if self.refresh is not None:
+            moved["refresh"] = tuple(table.to(device) for table in self.refresh)
+        return replace(self, **moved)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # as given, but float64
+
+    @staticmethod
+    def _check(name: str, table: Tensor, shape: tuple[int, ...]) -> None:
+        if table.shape != shape or not table.numel():
+            raise InputError(f"{name} must have shape {shape} to fit a and b, not {tuple(table.shape)}")
+        if not bool(table.isfinite().all()):
+            raise InputError(f"{name} must be finite")
+
+    def _check_noise(self) -> None:
+        """An answer may push only where there is noise: u has unit scale whatever s makes of it."""
+        felt = torch.linalg.pinv(self.s) @ self.s  # (N, r, r), onto what s can see
+        unseen = (self.b - (felt @ self.b[..., None])[..., 0]).norm(dim=1)
+        bad = ((unseen > _RELATIVE * self.b.norm(dim=1)) & ~self.is_fixed).nonzero()[:, 0]
+        if len(bad):
+            raise InputError(
+                f"in step {int(bad[0])} b pushes where s adds no noise: the columns of s_k must be independent, or b_k "
+                "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in fixed="
+            )

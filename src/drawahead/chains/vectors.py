@@ -1,0 +1,186 @@
+"""What all chains of Gaussian steps share: a model asked about states, values that are Gaussian, states that follow.
+
+A chain says what a model is shown and how an answer becomes a law; its paths say which states values lead to.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.gaussian_queries import GaussianQuery
+from drawahead.errors import InputError
+from drawahead.laws import Gaussian
+from drawahead.randomness import Stream
+
+
+class VectorChain(Chain):
+    """A chain on vectors. An answer has `shape`; a state, flat, is what `state_shape` and samples are made from."""
+
+    noun: ClassVar[str]
+    """What messages call the model."""
+    start_state: Tensor | None
+    """The first state, where it is given (1 or num_samples, entries of a state)."""
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        record: Sequence[int],
+        dtype: torch.dtype | None,
+        device: torch.device | str,
+        fixed: Tensor,
+    ) -> None:
+        """`fixed` (N,) says which steps are deterministic."""
+        if not shape or any(size < 1 for size in shape):
+            raise InputError(f"shape must be one or more positive sizes, not {tuple(shape)}")
+        self.shape = tuple(shape)
+        self.dtype = dtype or torch.float32
+        self.device = torch.device(device)
+        self._steps = len(fixed)
+        self.record = tuple(record)
+        if any(not 0 < step < self.steps for step in self.record):
+            raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
+        # next_fixed[k]: the first deterministic step at or after k; N if there is none.
+        first = torch.where(fixed.cpu(), torch.arange(self.steps), self.steps)
+        self.next_fixed = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
+
+    @property
+    def steps(self) -> int:
+        return self._steps
+
+    @property
+    def size(self) -> int:
+        """d, the number of entries of an answer."""
+        return math.prod(self.shape)
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """What the model is shown."""
+        return self.shape
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of a sample, and of every state recorded."""
+        return self.shape
+
+    @abc.abstractmethod
+    def predict(self, x: Tensor, step: Tensor) -> object:
+        """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,)."""
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        """What is done to flat answers (m, d) before they are used; part of the law."""
+        return prediction
+
+    @abc.abstractmethod
+    def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
+        """The laws of the values at `step` (rows, w), from answers (rows, w, d). `free` as in `GaussianQuery`."""
+
+    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
+        """`target` (rows, w + 1), answered at `states` and `step`, as it leans. See `Answer.leaning`."""
+        return target
+
+    @abc.abstractmethod
+    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
+        """What a sample holds, from the flat states recorded (rows, len(record), ...) and the last one (rows, ...)."""
+
+    def check(self, num_samples: int) -> None:
+        self.enough("start", self.start_state, num_samples)
+
+    def enough(self, name: str, given: Tensor | None, num_samples: int) -> None:
+        if given is not None and 1 != len(given) < num_samples:
+            raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
+
+    def empty(self, num_samples: int) -> Tensor:
+        kept = (len(self.record) + 1,) if self.record else ()
+        return torch.zeros(num_samples, *kept, *self.sample_shape, dtype=self.dtype)
+
+    def entries(self, name: str, value: Tensor) -> Tensor:
+        """One state, or one for every sample, flat and on the device (1 or num_samples, ...)."""
+        given, shape = torch.as_tensor(value, dtype=torch.float64, device=self.device), self.state_shape
+        if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
+            raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {given.shape}")
+        return given.reshape(-1, math.prod(shape))
+
+
+def rows_of(table: Tensor, samples: Tensor) -> Tensor:
+    """The row of each sample, of a table with one row for each or one for all."""
+    return table.expand(len(samples), -1) if len(table) == 1 else table[samples.to(table.device)]
+
+
+@dataclass(eq=False)
+class VectorPaths(Paths):
+    """Vectors under way."""
+
+    chain: VectorChain
+    sample: Tensor
+    position: Tensor
+    length: Tensor
+    stream: Stream
+    tally: Tally
+    x: Tensor  # (rows, entries of a state) the committed state
+    recorded: Tensor  # (rows, len(record), entries of a state)
+    copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
+    rolled: tuple[Tensor, Tensor] | None = None  # the last guess that was followed, and its states
+
+    @property
+    def device(self) -> torch.device:
+        return self.chain.device
+
+    @property
+    def room(self) -> Tensor:
+        return torch.minimum(self.length - 1, self.chain.next_fixed[self.position]) - self.position
+
+    @property
+    def stretch(self) -> Tensor:
+        return (self.chain.next_fixed[self.position] - self.position).clamp(min=1)
+
+    @property
+    def free(self) -> Tensor | None:
+        """Which entries are not overwritten (rows, d); None where all are free."""
+        return None
+
+    def no_draft(self) -> Gaussian:
+        nothing = torch.zeros(len(self), 0, self.chain.size, dtype=torch.float64, device=self.device)
+        return self.chain.law(nothing, self.steps(0), None)
+
+    @abc.abstractmethod
+    def states(self, values: Tensor) -> Tensor:
+        """The states after 0, 1, ... of the values (rows, w, ...) -> (rows, w + 1, entries of a state)."""
+
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> GaussianQuery:
+        states = self.x[:, None] if guess is None else self.states(guess)
+        row = torch.repeat_interleave(torch.arange(len(self)), count)
+        depth = first + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        at = (row * states.shape[1] + depth).to(self.device)
+        step = self.position[row] + depth
+        return GaussianQuery(self.chain, self.sample[row], states.flatten(0, 1)[at], step, count, self.free)
+
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        states = self.states(values[:, : int(count.max())])
+        rows, depth = torch.arange(len(self)), count
+        for column, step in enumerate(self.chain.record):
+            passed = ((self.position < step) & (step <= self.position + count)).nonzero()[:, 0]
+            at = (step - self.position)[passed]
+            self.recorded[passed.to(self.device), column] = states[passed.to(self.device), at.to(self.device)]
+        self.x = states[rows.to(self.device), depth.to(self.device)]
+        self.position = self.position + count
+
+    def branch(self, stream: Stream) -> Self:
+        return replace(self, stream=stream, recorded=self.recorded.clone())
+
+    def select(self, rows: Tensor) -> None:
+        self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
+        rows = rows.to(self.device)
+        self.stream, self.copies = self.stream[rows], self.copies[rows]
+        self.x, self.recorded = self.x[rows], self.recorded[rows]
+
+    def result(self, rows: Tensor) -> Tensor:
+        kept = self.chain.outcome(self.recorded[rows], self.x[rows])
+        return kept.reshape(len(rows), *self.chain.empty(1).shape[1:]).to("cpu", self.chain.dtype)
