@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, networks, samplers, schedules, targets, tilings
+from drawahead import adapters, networks, rtk, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -70,6 +70,7 @@ __all__ = [
     "from_velocity",
     "networks",
     "rejection",
+    "rtk",
     "sample",
     "samplers",
     "schedules",

@@ -1,0 +1,50 @@
+"""Diffusion inference with reverse transition kernels (RTK): few long segments, each drawn by a Markov chain."""
+
+from drawahead.rtk.energies import Difference, LineIntegral
+from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
+from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
+from drawahead.rtk.kernels.ula import ULA
+from drawahead.rtk.potentials import FunctionPotential, Potential
+from drawahead.rtk.report import RTKReport
+from drawahead.rtk.sample import RTKResult, sample
+from drawahead.rtk.scores import (
+    ExactScore,
+    LearnedScore,
+    Score,
+    ScoreOracle,
+    exact,
+    from_data_prediction,
+    from_epsilon,
+    learned,
+)
+from drawahead.rtk.segments import RTKTarget, Segments
+
+__all__ = [
+    "ULA",
+    "CentredStart",
+    "Difference",
+    "ExactScore",
+    "FunctionPotential",
+    "GaussianStart",
+    "Info",
+    "Kernel",
+    "LearnedScore",
+    "LineIntegral",
+    "MarkovKernel",
+    "Noise",
+    "Potential",
+    "RTKReport",
+    "RTKResult",
+    "RTKTarget",
+    "Score",
+    "ScoreOracle",
+    "Segments",
+    "Start",
+    "State",
+    "exact",
+    "from_data_prediction",
+    "from_epsilon",
+    "learned",
+    "sample",
+]

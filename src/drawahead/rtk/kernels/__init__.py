@@ -1,0 +1,1 @@
+"""Kernels: how the state at the end of a segment is drawn."""

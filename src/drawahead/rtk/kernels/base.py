@@ -1,0 +1,113 @@
+"""What every kernel is: something that draws the state at the end of a segment, given the one at its start."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.starts import GaussianStart, Start
+from drawahead.rtk.potentials import Potential
+from drawahead.rtk.segments import RTKTarget
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a Markov chain stands."""
+
+    z: Tensor  # (rows, d)
+    gradient: Tensor  # (rows, d), of the potential at z
+    velocity: Tensor | None = None  # (rows, d), for the kernels that have one
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Info:
+    """What one step did; of several steps, the sum."""
+
+    steps: int
+    accepted: Tensor  # (rows,) how many of the steps were accepted
+    gradients: int
+    """Gradients asked for each row."""
+    energies: int
+    """Energy differences asked for each row."""
+    energy_error: Tensor  # (rows,) the estimated errors of those, summed
+
+    @staticmethod
+    def sure(z: Tensor, steps: int = 1, gradients: int = 1) -> Info:
+        """Of `steps` steps that never reject, which asked for `gradients` gradients in all."""
+        accepted = torch.full((len(z),), steps, dtype=torch.int64, device=z.device)
+        return Info(steps, accepted, gradients, 0, torch.zeros(len(z), dtype=torch.float64, device=z.device))
+
+    def __add__(self, other: Info) -> Info:
+        return Info(
+            self.steps + other.steps,
+            self.accepted + other.accepted,
+            self.gradients + other.gradients,
+            self.energies + other.energies,
+            self.energy_error + other.energy_error,
+        )
+
+
+class Kernel(abc.ABC):
+    """Draws z at time t given x' at time t + eta. `rtk.sample` calls `draw` once a segment."""
+
+    needs_energy: ClassVar[bool] = False
+
+    steps: int
+    """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
+
+    @abc.abstractmethod
+    def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
+        """z (rows, d), and what it took. `noise` stands at the segment's first step."""
+
+    def check(self, has_energy: bool) -> None:
+        """Refuse a law this kernel cannot draw from."""
+        if self.needs_energy and not has_energy:
+            raise InputError(f"{type(self).__name__} needs energy differences, and this score or potential has none")
+
+
+class MarkovKernel(Kernel):
+    """A kernel that runs a Markov chain inside the segment: `init`, then `steps` times `step`.
+
+    `start`, `step` and `run` need only a `Potential`, so that a kernel can be used alone on any smooth law.
+    """
+
+    begin: Start
+    """The law of the chain's first state in a segment."""
+
+    def init(self, target: RTKTarget, noise: Noise) -> State:
+        """The first state of a segment."""
+        slope, scale = self.begin.coefficients(target.eta)
+        size = target.x_prime.shape[1]
+        return self.start(target, slope * target.x_prime + scale * noise.initial(size), noise)
+
+    def start(self, target: Potential, z: Tensor, noise: Noise) -> State:
+        """The chain's state at z (rows, d). Costs one gradient."""
+        return State(z, target.gradient(z))
+
+    @abc.abstractmethod
+    def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
+        """One step of the chain, with the noise of that step."""
+
+    def run(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
+        """`steps` steps, the first with the noise at hand."""
+        info = Info.sure(state.z, steps=0, gradients=0)
+        for s in range(self.steps):
+            state, more = self.step(target, state, noise.at(s))
+            info = info + more
+        return state, info
+
+    def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
+        self.check(target.has_energy)
+        state, info = self.run(target, self.init(target, noise), noise)
+        return state.z, Info.sure(state.z, steps=0, gradients=1) + info
+
+
+DEFAULT_START = GaussianStart()

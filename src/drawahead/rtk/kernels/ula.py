@@ -1,0 +1,33 @@
+"""The unadjusted Langevin algorithm: Euler steps of dz = -grad g dt + sqrt(2) dB."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from drawahead.errors import whole
+from drawahead.rtk.kernels.base import DEFAULT_START, Info, MarkovKernel, State
+from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.starts import Start
+from drawahead.rtk.potentials import Potential
+from drawahead.rtk.segments import positive
+
+
+@final
+@dataclass(frozen=True)
+class ULA(MarkovKernel):
+    """z' = z - tau grad g(z) + sqrt(2 tau) xi. Its law is off by O(tau) however many steps it makes."""
+
+    tau: float
+    steps: int
+    begin: Start = DEFAULT_START
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        whole("steps", self.steps, 1)
+
+    def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
+        xi = noise.normal(state.z.shape[1])
+        z = state.z - self.tau * state.gradient + math.sqrt(2 * self.tau) * xi
+        return State(z, target.gradient(z)), Info.sure(z)

@@ -1,0 +1,119 @@
+"""Diffusion inference with reverse transition kernels: segment by segment, each by a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from drawahead.denoisers import DenoisingTarget
+from drawahead.errors import InputError, SamplingError, whole
+from drawahead.randomness import Purpose, Stream
+from drawahead.rtk.kernels.base import Kernel
+from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.report import RTKReport, Tally
+from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
+from drawahead.rtk.segments import RTKTarget, Segments
+
+
+@dataclass(frozen=True, eq=False)
+class RTKResult:
+    """Samples, and apart from them what they cost."""
+
+    samples: Tensor
+    """(num_samples, *shape), in the order of their numbers."""
+    report: RTKReport
+
+
+def sample(
+    score: ScoreOracle | DenoisingTarget | Score,
+    *,
+    kernel: Kernel,
+    segments: Segments,
+    num_samples: int = 1,
+    shape: Sequence[int] | None = None,
+    seed: int = 0,
+    start: Tensor | None = None,
+    max_batch_size: int | None = None,
+    device: torch.device | str = "cpu",
+) -> RTKResult:
+    """Draw samples by `kernel`, segment by segment, from noise at the first time to data at the last.
+
+    score: an oracle (`exact`, `learned`), a target, or a callable (x, t) -> score. shape: of one sample, where the
+    score does not know it. start: the states at the first time, (*shape) or (num_samples, *shape); standard normals by
+    default. max_batch_size: the most samples drawn together. Sample i of a seed is the same whatever the batch and
+    num_samples.
+
+    If the score fails, `SamplingError.result` holds the samples of the batches finished before.
+    """
+    oracle = as_oracle(score)
+    shape = _shape(oracle, shape)
+    num_samples, seed = whole("num_samples", num_samples, 1), whole("seed", seed)
+    batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
+    if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
+        raise InputError("kernel must be a kernel such as ULD(...), and segments a Segments")
+    kernel.check(oracle.has_energy)
+    first = None if start is None else _start(start, shape, num_samples)
+    tally, parts = Tally(oracle, kernel, segments, seed), []
+    try:
+        with torch.no_grad():
+            for lo in range(0, num_samples, batch):
+                numbers = torch.arange(lo, min(lo + batch, num_samples), device=device)
+                x = None if first is None else first[lo : lo + batch].to(device)
+                parts.append(_drawn(oracle, kernel, segments, Stream.of_samples(seed, numbers), x, shape, tally))
+                tally.done += len(numbers)
+    except Exception as error:
+        done = torch.cat(parts) if parts else torch.empty(0, *shape, dtype=oracle.dtype)
+        result = RTKResult(done, tally.report())
+        message = f"sampling stopped with {len(done)} of {num_samples} samples finished (they are in .result): {error}"
+        raise SamplingError(message, cast(Any, result)) from error
+    return RTKResult(torch.cat(parts), tally.report())
+
+
+def _drawn(
+    oracle: ScoreOracle,
+    kernel: Kernel,
+    segments: Segments,
+    stream: Stream,
+    x: Tensor | None,
+    shape: tuple[int, ...],
+    tally: Tally,
+) -> Tensor:
+    """One batch, from the first time to the last: (rows, *shape)."""
+    if x is None:
+        x = stream.normal(Purpose.START, torch.zeros_like(stream.keys[:, 0]), size=math.prod(shape))
+    for k, eta in enumerate(segments.lengths):
+        target = RTKTarget(oracle, segments.times[k + 1], eta, x)
+        x, info = kernel.draw(target, Noise(stream, k * kernel.steps))
+        tally.add(k, info)
+    return x.view(-1, *shape).to(oracle.dtype)
+
+
+def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
+    """The oracle itself, or the natural one for a target or a callable."""
+    if isinstance(score, ScoreOracle):
+        return score
+    return exact(score) if isinstance(score, DenoisingTarget) else learned(score)
+
+
+def _shape(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
+    given = None if shape is None else tuple(shape)
+    if given is not None and oracle.shape is not None and given != oracle.shape:
+        raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
+    known = oracle.shape or given
+    if not known or any(size < 1 for size in known):
+        raise InputError("shape= must give the sizes of one sample, one or more positive numbers: the score tells none")
+    if oracle.shape is None and len(known) > 1:
+        raise InputError(f"a score of states of shape {known} is told so: learned(network, shape={known})")
+    return known
+
+
+def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
+    """The given first states, flat: (num_samples, d)."""
+    if start.shape not in (shape, (num_samples, *shape)):
+        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(start.shape)}")
+    return start.double().expand(num_samples, *shape).flatten(1)

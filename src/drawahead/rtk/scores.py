@@ -1,0 +1,192 @@
+"""Score oracles: grad log p_t for a batch of states, each at its own time, with every call counted.
+
+p_t is the law of X_t = exp(-t) Y + sqrt(1 - exp(-2 t)) g, Y the data. States are flat, (m, d) in float64.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.denoisers import DenoisingTarget
+from drawahead.errors import AnswerError, InputError
+from drawahead.rtk.densities import density_of
+from drawahead.rtk.energies import Difference, LineIntegral
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""(x (m, *shape), t (m,)) -> grad log p_t(x) (m, *shape)."""
+
+
+class ScoreOracle(abc.ABC):
+    """A score, what it knows about energies, and how often it was asked.
+
+    `calls` and `queries` count gradients: batches and the states in them. `energy_calls` and `energy_queries` count
+    apart what energy differences took: log densities, or scores at the nodes of a line integral.
+    """
+
+    shape: tuple[int, ...] | None
+    """The shape of one state, where it is known."""
+    dtype: torch.dtype
+    """What samples come back as."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.queries = 0
+        self.energy_calls = 0
+        self.energy_queries = 0
+
+    def __call__(self, x: Tensor, t: Tensor) -> Tensor:
+        """grad log p_t(x) for x (m, d) and t (m,): (m, d), float64."""
+        self.calls += 1
+        self.queries += len(x)
+        return self._checked(x, t)
+
+    @property
+    @abc.abstractmethod
+    def has_energy(self) -> bool:
+        """Whether `log_ratio` can answer."""
+
+    @abc.abstractmethod
+    def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
+        """log p_t(new) - log p_t(old) for states (m, d)."""
+
+    @abc.abstractmethod
+    def _answer(self, x: Tensor, t: Tensor) -> Tensor:
+        """The score itself, neither counted nor checked."""
+
+    def _checked(self, x: Tensor, t: Tensor) -> Tensor:
+        answer = self._answer(x, t)
+        if not isinstance(answer, Tensor) or answer.shape != x.shape:
+            what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+            raise AnswerError(f"the score must answer one vector a state, {tuple(x.shape)}, not {what}")
+        if not bool(answer.isfinite().all()):
+            raise AnswerError(f"the score answered NaN or infinity at time {float(t[0]):.4g}")
+        return answer.double()
+
+    def _integral(self, rule: LineIntegral, old: Tensor, new: Tensor, t: Tensor) -> Difference:
+        self.energy_calls += 1
+        self.energy_queries += rule.nodes * len(old)
+        return rule(self._checked, old, new, t)
+
+
+@final
+class ExactScore(ScoreOracle):
+    """The score of a target whose denoiser is known: in closed form, or by Tweedie's formula from its mean."""
+
+    dtype = torch.float64
+
+    def __init__(self, target: DenoisingTarget, energy: LineIntegral | None = None) -> None:
+        super().__init__()
+        self.target, self.shape = target, target.shape
+        self.density = density_of(target)
+        self.rule = energy or (LineIntegral() if self.density is None else None)
+
+    @property
+    def has_energy(self) -> bool:
+        return True
+
+    def log_density(self, x: Tensor, t: Tensor) -> Tensor:
+        """log p_t(x) (m,), normalised; not counted. Known for `GaussianTarget` and `GaussianMixture`."""
+        if self.density is None:
+            raise InputError(f"the density of {type(self.target).__name__} is not known, only its score")
+        return self.density.log_density(x, t)
+
+    def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
+        if self.rule is not None:
+            return self._integral(self.rule, old, new, t)
+        self.energy_calls += 1
+        self.energy_queries += 2 * len(old)
+        before, after = self.log_density(torch.cat([old, new]), torch.cat([t, t])).split(len(old))
+        return Difference(after - before, torch.zeros_like(before))
+
+    def _answer(self, x: Tensor, t: Tensor) -> Tensor:
+        if self.density is not None:
+            return self.density.score(x, t)
+        signal, variance = torch.exp(-t)[:, None], -torch.expm1(-2 * t)[:, None]
+        if not bool((variance > 0).all()):
+            raise InputError("the score at time 0 is not known: let the times end above 0 (last=...)")
+        return (signal * self.target.mean(signal / variance * x, (signal**2 / variance)[:, 0]) - x) / variance
+
+
+@final
+class LearnedScore(ScoreOracle):
+    """Any callable as a score. It is given states of `shape` in `dtype`, and times (m,)."""
+
+    def __init__(
+        self,
+        network: Score,
+        shape: Sequence[int] | None = None,
+        *,
+        energy: LineIntegral | None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        if not callable(network):
+            raise InputError(f"a score must be a callable (x, t) -> score, not {type(network).__name__}")
+        self.network, self.rule, self.dtype = network, energy, dtype
+        self.shape = None if shape is None else tuple(shape)
+
+    @property
+    def has_energy(self) -> bool:
+        return self.rule is not None
+
+    def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
+        if self.rule is None:
+            raise InputError("this score has no energies: give energy=LineIntegral() to learned(...)")
+        return self._integral(self.rule, old, new, t)
+
+    def _answer(self, x: Tensor, t: Tensor) -> Tensor:
+        given = x if self.shape is None else x.view(-1, *self.shape)
+        answer = self.network(given.to(self.dtype), t.to(self.dtype))
+        return answer.flatten(1) if isinstance(answer, Tensor) and answer.shape == given.shape else answer
+
+
+def exact(target: DenoisingTarget, *, energy: LineIntegral | None = None) -> ExactScore:
+    """The score of a target, exactly; with `energy`, energy differences by that rule even where they are known."""
+    return ExactScore(target, energy)
+
+
+_DEFAULT_RULE = LineIntegral()
+
+
+def learned(
+    network: Score,
+    shape: Sequence[int] | None = None,
+    *,
+    energy: LineIntegral | None = _DEFAULT_RULE,
+    dtype: torch.dtype = torch.float32,
+) -> LearnedScore:
+    """A network, or any callable `(x, t) -> score`, as an oracle.
+
+    shape: of one state, if it is not a vector. energy: how energy differences are worked out; None: not at all, and
+    kernels that need them refuse. dtype: what the network is given, and what samples come back as.
+    """
+    return LearnedScore(network, shape, energy=energy, dtype=dtype)
+
+
+def from_epsilon(network: Score) -> Score:
+    """The score of a network that predicts the noise g in x = exp(-t) Y + sqrt(1 - exp(-2 t)) g."""
+
+    def score(x: Tensor, t: Tensor) -> Tensor:
+        return -network(x, t) / (-torch.expm1(-2 * _spread(t, x))).sqrt()
+
+    return score
+
+
+def from_data_prediction(network: Score) -> Score:
+    """The score of a network that predicts the data Y (Tweedie's formula)."""
+
+    def score(x: Tensor, t: Tensor) -> Tensor:
+        t_ = _spread(t, x)
+        return (torch.exp(-t_) * network(x, t) - x) / -torch.expm1(-2 * t_)
+
+    return score
+
+
+def _spread(t: Tensor, x: Tensor) -> Tensor:
+    """t (m,) with as many axes as x."""
+    return t.view(-1, *(1,) * (x.dim() - 1))
