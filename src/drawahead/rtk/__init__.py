@@ -5,6 +5,7 @@ from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
+from drawahead.rtk.kernels.uld import ULD, ULDStep
 from drawahead.rtk.potentials import FunctionPotential, Potential
 from drawahead.rtk.report import RTKReport
 from drawahead.rtk.sample import RTKResult, sample
@@ -22,6 +23,7 @@ from drawahead.rtk.segments import RTKTarget, Segments
 
 __all__ = [
     "ULA",
+    "ULD",
     "CentredStart",
     "Difference",
     "ExactScore",
@@ -42,6 +44,7 @@ __all__ = [
     "Segments",
     "Start",
     "State",
+    "ULDStep",
     "exact",
     "from_data_prediction",
     "from_epsilon",

@@ -34,7 +34,7 @@ class RTKReport:
     acceptance: tuple[float, ...]
     """The share of inner steps accepted, segment by segment; 1 for kernels that never reject."""
     energy_error: float
-    """The mean estimated error of an energy difference; 0 if they were exact or none was asked for."""
+    """The mean estimated error of the energy difference of a step; 0 if they were exact or none was asked for."""
     seconds: float
 
     @property
@@ -75,15 +75,13 @@ class Tally:
         self.done = 0
         self._before = self._counts()
         self._accepted, self._steps = [0] * len(segments), [0] * len(segments)
-        self._error, self._differences = 0.0, 0
+        self._error = 0.0
         self._began = time.perf_counter()
 
     def add(self, segment: int, info: Info) -> None:
-        rows = len(info.accepted)
         self._accepted[segment] += int(info.accepted.sum())
-        self._steps[segment] += info.steps * rows
+        self._steps[segment] += info.steps * len(info.accepted)
         self._error += float(info.energy_error.sum())
-        self._differences += info.energies * rows
 
     def report(self) -> RTKReport:
         calls, queries, energy_calls, energy_queries = (
@@ -100,7 +98,7 @@ class Tally:
             energy_calls,
             energy_queries,
             tuple(a / s if s else float("nan") for a, s in zip(self._accepted, self._steps, strict=True)),
-            self._error / self._differences if self._differences else 0.0,
+            self._error / max(1, sum(self._steps)),
             time.perf_counter() - self._began,
         )
 

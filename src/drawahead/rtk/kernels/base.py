@@ -22,8 +22,8 @@ class State:
     """Where a Markov chain stands."""
 
     z: Tensor  # (rows, d)
-    gradient: Tensor  # (rows, d), of the potential at z
     velocity: Tensor | None = None  # (rows, d), for the kernels that have one
+    gradient: Tensor | None = None  # (rows, d), of the potential at z, for the kernels that ask for it ahead
 
 
 @final
@@ -33,26 +33,16 @@ class Info:
 
     steps: int
     accepted: Tensor  # (rows,) how many of the steps were accepted
-    gradients: int
-    """Gradients asked for each row."""
-    energies: int
-    """Energy differences asked for each row."""
-    energy_error: Tensor  # (rows,) the estimated errors of those, summed
+    energy_error: Tensor  # (rows,) the estimated errors of the energy differences they went by, summed
 
     @staticmethod
-    def sure(z: Tensor, steps: int = 1, gradients: int = 1) -> Info:
-        """Of `steps` steps that never reject, which asked for `gradients` gradients in all."""
+    def sure(z: Tensor, steps: int = 1) -> Info:
+        """Of `steps` steps that never reject."""
         accepted = torch.full((len(z),), steps, dtype=torch.int64, device=z.device)
-        return Info(steps, accepted, gradients, 0, torch.zeros(len(z), dtype=torch.float64, device=z.device))
+        return Info(steps, accepted, torch.zeros(len(z), dtype=torch.float64, device=z.device))
 
     def __add__(self, other: Info) -> Info:
-        return Info(
-            self.steps + other.steps,
-            self.accepted + other.accepted,
-            self.gradients + other.gradients,
-            self.energies + other.energies,
-            self.energy_error + other.energy_error,
-        )
+        return Info(self.steps + other.steps, self.accepted + other.accepted, self.energy_error + other.energy_error)
 
 
 class Kernel(abc.ABC):
@@ -89,8 +79,8 @@ class MarkovKernel(Kernel):
         return self.start(target, slope * target.x_prime + scale * noise.initial(size), noise)
 
     def start(self, target: Potential, z: Tensor, noise: Noise) -> State:
-        """The chain's state at z (rows, d). Costs one gradient."""
-        return State(z, target.gradient(z))
+        """The chain's state at z (rows, d)."""
+        return State(z)
 
     @abc.abstractmethod
     def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
@@ -98,7 +88,7 @@ class MarkovKernel(Kernel):
 
     def run(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
         """`steps` steps, the first with the noise at hand."""
-        info = Info.sure(state.z, steps=0, gradients=0)
+        info = Info.sure(state.z, steps=0)
         for s in range(self.steps):
             state, more = self.step(target, state, noise.at(s))
             info = info + more
@@ -107,7 +97,7 @@ class MarkovKernel(Kernel):
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         self.check(target.has_energy)
         state, info = self.run(target, self.init(target, noise), noise)
-        return state.z, Info.sure(state.z, steps=0, gradients=1) + info
+        return state.z, info
 
 
 DEFAULT_START = GaussianStart()

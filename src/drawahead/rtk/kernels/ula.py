@@ -29,5 +29,5 @@ class ULA(MarkovKernel):
 
     def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
         xi = noise.normal(state.z.shape[1])
-        z = state.z - self.tau * state.gradient + math.sqrt(2 * self.tau) * xi
-        return State(z, target.gradient(z)), Info.sure(z)
+        z = state.z - self.tau * target.gradient(state.z) + math.sqrt(2 * self.tau) * xi
+        return State(z), Info.sure(z)
