@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, networks, rtk, samplers, schedules, targets, tilings
+from drawahead import adapters, jobs, networks, rtk, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -11,7 +11,7 @@ from drawahead.denoisers import (
     from_score,
     from_velocity,
 )
-from drawahead.errors import AnswerError, DrawaheadError, InputError, SamplingError
+from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
 from drawahead.executors import Local
 from drawahead.laws import Categorical, Gaussian
 from drawahead.noise import Noisy, NoisyDenoiser
@@ -44,6 +44,8 @@ __all__ = [
     "Gaussian",
     "GaussianChain",
     "InputError",
+    "Interrupted",
+    "JobError",
     "Local",
     "Noisy",
     "NoisyDenoiser",
@@ -68,6 +70,7 @@ __all__ = [
     "from_epsilon",
     "from_score",
     "from_velocity",
+    "jobs",
     "networks",
     "rejection",
     "rtk",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,3 +38,19 @@ class SamplingError(DrawaheadError, RuntimeError):
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
         self.result = result
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while samples were drawn. `result` holds every sample that was finished before."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class JobError(DrawaheadError, RuntimeError):
+    """A job stopped early. What is finished is in `folder`, and resuming goes on from there; `__cause__` says why."""
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+
+from drawahead.errors import InputError
+from drawahead.history import History
+
+_LISTS = ("widths", "committed", "sample_rounds")
 
 
 @dataclass(frozen=True)
@@ -21,30 +29,47 @@ class Report:
     """N: the most steps a sample takes, which is also the rounds a sequential run needs."""
     rounds: int
     """Barriers: batches of oracle queries, each of which waited for the one before."""
-    queries: int
-    """Conditionings asked about, over all samples."""
     passes: int
     """Sequences or states handed to the oracle; fewer than queries where one pass answers a whole path."""
     probes: int
     """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
     rereads: int
     """Sequences handed to an exact oracle again, to read more of an answer it had given; a network is never."""
-    widths: tuple[int, ...]
-    """Queries in each round."""
-    committed: tuple[int, ...]
-    """Steps committed in each round."""
     drafted: int
     """Steps drawn from a draft law."""
     accepted: int
     """Steps of those that were kept."""
     candidates: int
     """Second and later tries at a rejected segment; only `Recursive` makes them."""
-    sample_rounds: tuple[int, ...]
-    """Rounds each finished sample took, in the order of their numbers."""
-    progress: dict[int, tuple[int, ...]]
-    """For the first few samples: steps committed after each of their rounds."""
     seconds: float
     oracle_seconds: float
+    history: History = field(repr=False)
+    """Round by round: what the four properties below read."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Queries in each round."""
+        return self.history.widths
+
+    @property
+    def committed(self) -> tuple[int, ...]:
+        """Steps committed in each round."""
+        return self.history.committed
+
+    @property
+    def sample_rounds(self) -> tuple[int, ...]:
+        """Rounds each finished sample took, in the order of their numbers."""
+        return self.history.sample_rounds
+
+    @property
+    def progress(self) -> dict[int, tuple[int, ...]]:
+        """For the first few samples: steps committed after each of their rounds."""
+        return self.history.progress
+
+    @property
+    def queries(self) -> int:
+        """Conditionings asked about, over all samples."""
+        return self.history.queries
 
     @property
     def acceptance(self) -> float:
@@ -60,15 +85,34 @@ class Report:
     def queries_per_sample(self) -> float:
         return self.queries / self.num_samples if self.num_samples else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, ready for json.dumps."""
-        out: dict[str, Any] = asdict(self)
-        out["progress"] = {str(k): list(v) for k, v in self.progress.items()}
-        for name in ("widths", "committed", "sample_rounds"):
-            out[name] = list(out[name])
+    def totals(self) -> dict[str, Any]:
+        """What `to_dict` gives, but for what is counted round by round and sample by sample."""
+        out = {name: getattr(self, name) for name in _KINDS}
+        out["queries"] = self.queries
         out["acceptance"] = self.acceptance if self.drafted else None
         out["mean_rounds"] = self.mean_rounds if self.sample_rounds else None
         return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts, ready for json.dumps."""
+        out = self.totals()
+        out["progress"] = {str(k): list(v) for k, v in self.progress.items()}
+        return out | {name: list(getattr(self, name)) for name in _LISTS}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Report:
+        """The report that `to_dict` wrote; anything else is refused."""
+        values = {name: _checked(name, given.get(name), kind) for name, kind in _KINDS.items()}
+        widths, committed, rounds = (_counts(name, given.get(name)) for name in _LISTS)
+        progress = given.get("progress")
+        if not isinstance(progress, dict) or not all(str(key).isdecimal() and len(str(key)) < 20 for key in progress):
+            raise InputError("progress of a report must have the numbers of samples as keys")
+        if not len(widths) == len(committed) == values["rounds"] or len(rounds) != values["num_samples"]:
+            raise InputError("a report must have a width for every round, and rounds for every sample")
+        steps = {int(key): _counts("progress", counts) for key, counts in progress.items()}
+        return cls(
+            **values, history=History(widths, committed, [(torch.arange(len(rounds)), torch.tensor(rounds))], steps)
+        )
 
     def __str__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"
@@ -85,3 +129,28 @@ class Report:
         if self.candidates:
             lines.insert(-1, f"  candidates  {self.candidates} for rejected segments")
         return "\n".join(lines)
+
+
+_KINDS = {name: str(kind) for name, kind in Report.__annotations__.items() if name != "history"}
+"""The fields that are one plain value each, with the names of their types."""
+
+
+def _checked(name: str, value: object, kind: str) -> Any:
+    if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return float(value)
+    if (
+        kind == "int"
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and (name == "seed" or 0 <= value < 2**63)
+    ):
+        return value
+    if (kind == "str" and isinstance(value, str)) or (kind == "bool" and isinstance(value, bool)):
+        return value
+    raise InputError(f"{name} of a report must be {kind}, not {str(value)[:80]!r}")
+
+
+def _counts(name: str, value: object) -> Sequence[int]:
+    if not isinstance(value, list) or not all(type(v) is int and 0 <= v < 2**63 for v in value):
+        raise InputError(f"{name} of a report must be a list of whole numbers")
+    return value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,13 +15,14 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.choosing import started
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, SamplingError, whole
+from drawahead.errors import InputError, Interrupted, SamplingError, whole
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
+from drawahead.progress import Standing, bar, now_and_then
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.rounds import Executor
-from drawahead.runs import Job, Run
+from drawahead.runs import EngineRun, Job, Run
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 
@@ -32,14 +34,23 @@ class Result:
     samples: Tensor
     """The finished samples (num_samples, ...), in the order of their numbers."""
     numbers: Tensor
-    """Their numbers: 0 ... num_samples-1, with gaps only if the run was stopped early."""
+    """Their numbers: first ... first+num_samples-1, with gaps only if the run was stopped early."""
     report: Report
+    complete: bool = True
+    """Whether these are all the samples that were asked for."""
+
+
+class Stop(Protocol):
+    """A request to stop, such as a `threading.Event`."""
+
+    def is_set(self) -> bool: ...
 
 
 def sample(
     target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
     num_samples: int = 1,
     *,
+    first: int = 0,
     sampler: Sampler | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
@@ -48,10 +59,13 @@ def sample(
     executor: Executor | None = None,
     graphs: bool | None = None,
     on_round: Callable[[Report], None] | None = None,
+    stop: Stop | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Draw `num_samples` samples with the law of `target`.
 
     target: a chain; or an oracle, drawn in a uniformly random order for each sample; or a denoising target.
+    first: the number of the first one; sample i of a seed is the same whichever others are drawn.
     sampler: how; `Auto()` by default, which measures and chooses. Exact samplers all give the same law.
     seed, generator: where the randomness comes from; sample i of a seed is the same however many are asked for.
     max_batch_size: the most sequences the oracle is given at a time; rounds are split, not added.
@@ -59,41 +73,87 @@ def sample(
     graphs: whether rounds have a fixed shape, so that a GPU replays each one as a captured graph. None: on a GPU, where
         the sampler allows it (`Sequential`; `Coupled` with a window, or on a model that answers a path in one pass).
     on_round: called after every round with the report so far.
+    stop: looked at after every round; once it is set, what is finished is returned, and `complete` is False. Samples
+        that finish early are not typical ones: do not take them for the law.
+    progress: whether a line on stderr shows how far it is. Only a terminal or a notebook gets one.
 
-    If the oracle fails, `SamplingError.result` holds the samples finished before.
+    If the oracle fails, `SamplingError.result` holds the samples finished before; after Ctrl-C it is
+    `Interrupted.result` (an `Interrupted` is a KeyboardInterrupt).
     """
     chain = as_chain(target)
     num_samples, max_live = whole("num_samples", num_samples, 1), whole("max_live", max_live, 1)
+    first = whole("first", first, 0)
+    if first + num_samples > 2**63:
+        raise InputError(f"first must leave the numbers of samples below 2^63, not be {first}")
     if sampler is not None and not isinstance(sampler, Sampler):
         raise InputError(f"sampler must be a sampler such as Block(), not {sampler!r}")
     if executor is not None and max_batch_size is not None:
         raise InputError("give max_batch_size to the executor, not beside it")
-    chain.check(num_samples)
+    if stop is not None and not callable(getattr(stop, "is_set", None)):
+        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {stop!r}")
+    chain.check(first + num_samples)
     if graphs and (executor is not None or max_batch_size is not None):
         raise InputError("rounds of fixed shape are not split: give graphs=True without executor and max_batch_size")
     seed = seed_from(seed, generator)
-    job = Job(chain, sampler or Auto(), seed, num_samples, min(max_live, num_samples))
-    with torch.no_grad():
-        run = started(job, executor or Local(max_batch_size), graphs, split=bool(executor or max_batch_size))
+    job = Job(chain, sampler or Auto(), seed, num_samples, min(max_live, num_samples), first)
+    where = executor or Local(max_batch_size)
+    run: Run = EngineRun(job, where)  # nothing is drawn yet
     try:
-        with torch.no_grad():
-            for report in run.rounds():
-                if on_round is not None:
-                    on_round(report())
-    except Exception as error:
-        raise SamplingError(
-            f"sampling stopped in round {run.round_count} with {run.done} of {num_samples} samples finished "
-            f"(they are in .result): {error}",
-            _result(run),
+        with torch.no_grad(), ExitStack() as opened:
+            watch = on_round
+            if progress:
+                watch = _both(on_round, opened.enter_context(bar()), Standing(num_samples))
+            if not _is_set(stop):
+                run = started(job, where, graphs, split=bool(executor or max_batch_size))
+                _drive(run, watch, stop)
+    except KeyboardInterrupt as error:
+        result = _result(run)
+        raise Interrupted(
+            f"interrupted with {len(result.samples)} of {num_samples} samples finished", result
         ) from error
     finally:
         run.close()
     return _result(run)
 
 
+def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None) -> None:
+    try:
+        with closing(run.rounds()) as rounds:
+            for report in rounds:
+                if on_round is not None:
+                    on_round(report())
+                if _is_set(stop):
+                    return
+    except Exception as error:
+        raise SamplingError(
+            f"sampling stopped in round {run.round_count} with {run.done} of {run.job.num_samples} samples finished "
+            f"(they are in .result): {error}",
+            _result(run),
+        ) from error
+
+
+def _is_set(stop: Stop | None) -> bool:
+    return stop is not None and stop.is_set()
+
+
+def _both(
+    on_round: Callable[[Report], None] | None, show: Callable[[Standing], None], standing: Standing
+) -> Callable[[Report], None]:
+    """The user's callback in every round, and the line now and then."""
+    look = now_and_then(lambda report: show(standing.plus(report)))
+
+    def watch(report: Report) -> None:
+        look(report)
+        if on_round is not None:
+            on_round(report)
+
+    return watch
+
+
 def _result(run: Run) -> Result:
-    finished = (run.sample_rounds >= 0).nonzero()[:, 0]
-    return Result(run.values[finished], finished, run.report())
+    numbers = run.numbers()
+    run.done = len(numbers)  # Ctrl-C may have come before this was counted
+    return Result(run.values[numbers - run.job.first], numbers, run.report(), run.done == run.job.num_samples)
 
 
 def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any]) -> Chain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,21 +14,24 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.chains.vectors import VectorChain
+from drawahead.history import History
 from drawahead.report import Report
 from drawahead.samplers.base import Sampler
 
-TRACED = 16  # samples whose progress the report keeps
+TRACED = 16  # samples whose progress the report keeps: the first ones of the call
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be drawn."""
+    """What is to be drawn by one call of `sample`."""
 
     chain: Chain
     sampler: Sampler
     seed: int
     num_samples: int
     max_live: int
+    first: int = 0
+    """The number of the first sample; the others follow it."""
     choice: str = ""
     """What `Auto` chose, and why."""
     probes: int = 0
@@ -43,7 +46,9 @@ class Run(abc.ABC):
         self.job = job
         self.tally = Tally()
         self.values = job.chain.empty(job.num_samples)
-        self.sample_rounds = torch.full((job.num_samples,), -1)
+        self.finished: list[
+            tuple[Tensor, Tensor | int]
+        ] = []  # numbers of samples that ended together, rounds they took
         self.committed: list[int] = []
         self.progress: dict[int, list[int]] = {}
         self.done = 0
@@ -55,7 +60,7 @@ class Run(abc.ABC):
     rereads: int
 
     @abc.abstractmethod
-    def rounds(self) -> Iterator[Callable[[], Report]]:
+    def rounds(self) -> Generator[Callable[[], Report]]:
         """Yields, after every round, a function that makes the report so far."""
 
     @abc.abstractmethod
@@ -64,18 +69,26 @@ class Run(abc.ABC):
 
     def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
         """Note that these samples are done, in so many rounds."""
-        self.values[numbers] = values
-        self.sample_rounds[numbers] = rounds
+        self.values[numbers - self.job.first] = values
+        self.finished.append((numbers, rounds))
         self.done += len(numbers)
         for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
-            if number < TRACED and length:
+            if length and self.traced(number):
                 self.progress[number].append(length)
 
     def begin(self, numbers: Sequence[int]) -> None:
-        self.progress.update({number: [0] for number in numbers if number < TRACED})
+        self.progress.update({number: [0] for number in numbers if self.traced(number)})
+
+    def traced(self, number: int) -> bool:
+        """Whether the report keeps the progress of this sample."""
+        return number < self.job.first + TRACED
+
+    def numbers(self) -> Tensor:
+        """The numbers of the samples that are done, in order."""
+        return torch.cat([torch.zeros(0, dtype=torch.int64), *(numbers for numbers, _ in self.finished)]).sort().values
 
     def report(self) -> Report:
-        finished = self.sample_rounds >= 0
+        """What the run has cost up to now; quick to make however many rounds there were."""
         return Report(
             sampler=repr(self.job.sampler),
             choice=self.job.choice,
@@ -84,19 +97,15 @@ class Run(abc.ABC):
             num_samples=self.done,
             steps=self.job.chain.steps,
             rounds=self.round_count,
-            queries=sum(self.widths),
             passes=self.passes,
             probes=self.job.probes,
             rereads=self.rereads,
-            widths=tuple(self.widths),
-            committed=tuple(self.committed),
             drafted=self.tally.drafted,
             accepted=self.tally.accepted,
             candidates=self.tally.candidates,
-            sample_rounds=tuple(self.sample_rounds[finished].tolist()),
-            progress={number: tuple(steps) for number, steps in sorted(self.progress.items())},
             seconds=time.perf_counter() - self.job.began,
             oracle_seconds=self.oracle_seconds,
+            history=History(self.widths, self.committed, self.finished, self.progress),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import final
 
 from torch import Tensor
@@ -23,7 +23,7 @@ class EngineRun(Run):
         super().__init__(job)
         self.executor = executor
         self.engine = Engine(self)
-        self.started = 0
+        self.started = job.first
         self._under_way = self._rounds()
         self.live: list[tuple[int, Paths]] = []  # with the round they began before
 
@@ -51,11 +51,11 @@ class EngineRun(Run):
         finally:
             self.oracle_seconds += time.perf_counter() - began
 
-    def rounds(self) -> Iterator[Callable[[], Report]]:
+    def rounds(self) -> Generator[Callable[[], Report]]:
         """Asked again, it goes on where it was."""
         return self._under_way
 
-    def _rounds(self) -> Iterator[Callable[[], Report]]:
+    def _rounds(self) -> Generator[Callable[[], Report]]:
         while self.done < self.job.num_samples:
             before_admission = self.done
             self._admit()
@@ -64,8 +64,10 @@ class EngineRun(Run):
                     raise AnswerError("the sampler ended without finishing its samples")
                 continue
             before = self.tally.committed
-            self.engine.round()
-            self.committed.append(self.tally.committed - before)
+            try:
+                self.engine.round()
+            finally:  # a round that is cut short has a width, too
+                self.committed.append(self.tally.committed - before)
             self._collect()
             self._trace()
             yield self.report
@@ -75,8 +77,8 @@ class EngineRun(Run):
 
     def _admit(self) -> None:
         job = self.job
-        room = job.max_live - (self.started - self.done)
-        numbers = range(self.started, min(self.started + room, job.num_samples))
+        room = job.max_live - (self.started - job.first - self.done)
+        numbers = range(self.started, min(self.started + room, job.first + job.num_samples))
         if not numbers:
             return
         self.started = numbers.stop
@@ -96,5 +98,5 @@ class EngineRun(Run):
     def _trace(self) -> None:
         """Note how far the first few samples have come in this round."""
         for _, paths in self.live:
-            for row in (paths.sample < TRACED).nonzero()[:, 0].tolist():
+            for row in (paths.sample < self.job.first + TRACED).nonzero()[:, 0].tolist():
                 self.progress[int(paths.sample[row])].append(int(paths.position[row]))

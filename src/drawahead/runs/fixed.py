@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, final
 
 import torch
@@ -14,7 +14,7 @@ from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
-from drawahead.runs.base import TRACED, Job, Run, home_of
+from drawahead.runs.base import Job, Run, home_of
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
@@ -57,10 +57,11 @@ class FixedRun(Run):
             return chain.steps if whole else None
         return min(sampler.window, chain.steps)
 
-    def rounds(self) -> Iterator[Callable[[], Report]]:
+    def rounds(self) -> Generator[Callable[[], Report]]:
         job = self.job
-        for start in range(0, job.num_samples, self.size):
-            numbers = torch.arange(start, min(start + self.size, job.num_samples))
+        end = job.first + job.num_samples
+        for start in range(job.first, end, self.size):
+            numbers = torch.arange(start, min(start + self.size, end))
             self.begin(numbers.tolist())
             yield from self._batch(numbers)
 
@@ -77,7 +78,7 @@ class FixedRun(Run):
     def prepare(self) -> None:
         """Capture every round that may come, so that an oracle which cannot be captured is known before anything is
         drawn, and no sample waits for it later."""
-        paths = self.fresh(torch.arange(self.size))
+        paths = self.fresh(self.job.first + torch.arange(self.size))
         if not len(paths):
             return
         batch = self.loaded(paths)
@@ -88,7 +89,7 @@ class FixedRun(Run):
                 batch.round(window, ahead)
         batch.standing()
 
-    def _batch(self, numbers: Tensor) -> Iterator[Callable[[], Report]]:
+    def _batch(self, numbers: Tensor) -> Generator[Callable[[], Report]]:
         paths = self.fresh(numbers)
         for done, lengths, values in paths.finished:  # samples with nothing to draw
             self.finish(done, lengths, values, 0)
@@ -103,7 +104,7 @@ class FixedRun(Run):
         finally:
             kept[key] = batch
 
-    def _drawn(self, batch: FixedBatch, numbers: Tensor) -> Iterator[Callable[[], Report]]:
+    def _drawn(self, batch: FixedBatch, numbers: Tensor) -> Generator[Callable[[], Report]]:
         length = batch.paths.length.tolist()
         position = [0] * len(numbers)
         live = list(range(len(numbers)))
@@ -129,7 +130,7 @@ class FixedRun(Run):
             live = [i for i in live if position[i] < length[i]]
             self._retire(batch, numbers, done, length, rounds)
             for i in live:
-                if numbers[i] < TRACED:
+                if self.traced(int(numbers[i])):
                     self.progress[int(numbers[i])].append(position[i])
             yield self.report
 

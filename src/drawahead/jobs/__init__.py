@@ -1,0 +1,31 @@
+"""Long jobs: samples are drawn in shards into a folder, and what is finished survives whatever stops the work.
+
+    job = da.jobs.draw(folder, target, 100_000, name="my model", options={"temperature": 0.5}, seed=0)
+    job = da.jobs.draw(folder, target, 100_000, name=..., options=..., seed=0, resume=True)   # goes on, or begins
+    job = da.jobs.read(folder)                                                               # only looks
+
+    job.folder                      the path
+    job.config                      `Config`: what is drawn, and how (name, options, sampler, seed, num_samples, ...)
+    job.complete                    whether all samples are there
+    job.num_samples                 samples finished: numbers 0 ... num_samples-1, always the first ones
+    job.samples(first=0, count=None)  some of them (all, if not told) as a tensor; only their shards are read
+    job.report                      a `Report` of all shards together: rounds, widths, committed, sample_rounds, ...
+    job.shards                      a `Shard` (file, first, count, bytes, sha256, totals) for each finished one
+    job.verify()                    reads every shard and compares its sha256
+
+A shard is the unit of computation: shard s is one call of `da.sample` for samples s * size ... (s + 1) * size - 1, so a
+shard drawn again after a crash is the same computation, bit for bit. A sampler that `Auto` chose is written down before
+anything is drawn, and used for all shards.
+
+On disk, format 1:
+
+    DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports
+    DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
+    DIR/lock                           held (flock) while a process draws into the folder
+
+Every file is written under a temporary name, synced and renamed; the manifest last. What the manifest does not list was
+not finished: it is drawn again. `read` trusts nothing: whatever is wrong with a manifest or a shard is an `InputError`.
+A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
+"""
+
+__all__: list[str] = []

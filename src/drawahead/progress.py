@@ -1,0 +1,122 @@
+"""How far a run has come, in a line that is rewritten a few times a second."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TextIO
+
+from drawahead.report import Report
+
+EVERY = 0.1  # seconds between two looks: a report costs nothing until it is read
+_CELLS = 20
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a call of `sample`, or a job of many, has come."""
+
+    num_samples: int
+    """Samples asked for."""
+    done: int = 0
+    """Samples finished."""
+    steps: int = 0
+    """The most steps a sample takes."""
+    committed: int = 0
+    """Steps committed."""
+    rounds: int = 0
+    queries: int = 0
+    seconds: float = 0.0
+    earlier: int = 0
+    """Steps of `committed` that were not drawn in these seconds, but before."""
+
+    def plus(self, report: Report) -> Standing:
+        """Where a job stands whose call under way has come this far."""
+        return replace(
+            self,
+            done=self.done + report.num_samples,
+            steps=report.steps,
+            committed=self.committed + sum(report.committed),
+            rounds=self.rounds + report.rounds,
+            queries=self.queries + report.queries,
+            seconds=self.seconds + report.seconds,
+        )
+
+    @property
+    def share(self) -> float:
+        """Of all steps, those committed."""
+        return self.committed / (self.num_samples * self.steps) if self.steps else 0.0
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.done}/{self.num_samples} samples",
+            f"{self.share:.0%} of steps",
+            f"round {self.rounds}",
+            f"{_short(self.queries)} queries",
+        ]
+        rate = (self.committed - self.earlier) / self.seconds if self.seconds else 0.0
+        if rate:
+            left = (self.num_samples * self.steps - self.committed) / rate
+            parts += [f"{_short(rate)} steps/s", f"{_clock(left)} left"]
+        return ", ".join(parts)
+
+
+@contextmanager
+def bar(stream: TextIO | None = None) -> Iterator[Callable[[Standing], None]]:
+    """A line on stderr; what it gives is called as often as there is something new, and shows it.
+
+    It is shown on a terminal and in a notebook. Where output goes to a file or a pipe, as in continuous integration,
+    nothing is written. The line is gone when the work is done, or is interrupted.
+    """
+    to = sys.stderr if stream is None else stream
+    if not visible(to):
+        yield lambda _: None
+        return
+
+    def show(standing: Standing) -> None:
+        full = round(_CELLS * min(1.0, standing.share))
+        line = f"[{'#' * full}{'.' * (_CELLS - full)}] {standing}"
+        to.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+        to.flush()
+
+    try:
+        yield show
+    finally:
+        to.write("\r\x1b[K")
+        to.flush()
+
+
+def visible(stream: TextIO) -> bool:
+    """Whether somebody watches this stream: it is a terminal, or a notebook's."""
+    return bool(getattr(stream, "isatty", bool)()) or type(stream).__module__.startswith("ipykernel")
+
+
+def now_and_then(work: Callable[[Report], None]) -> Callable[[Report], None]:
+    """The same work for the first report, and after that only if the last one was some time ago."""
+    last = float("-inf")
+
+    def some(report: Report) -> None:
+        nonlocal last
+        if time.perf_counter() - last >= EVERY:
+            work(report)
+            last = time.perf_counter()
+
+    return some
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if number >= size:
+            unit = 1e3 if letter == "k" else size
+            return f"{number / unit:.1f}{letter}"
+    return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
