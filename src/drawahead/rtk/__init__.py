@@ -1,11 +1,16 @@
 """Diffusion inference with reverse transition kernels (RTK): few long segments, each drawn by a Markov chain."""
 
+from drawahead.rtk.baselines import DDPM, DPOM, DPUM, ProbabilityFlow
 from drawahead.rtk.energies import Difference, LineIntegral
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
+from drawahead.rtk.kernels.hmc import HMC
+from drawahead.rtk.kernels.mala import MALA
 from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.projected_mala import ProjectedMALA
 from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD, ULDStep
+from drawahead.rtk.per_segment import PerSegment
 from drawahead.rtk.potentials import FunctionPotential, Potential
 from drawahead.rtk.report import RTKReport
 from drawahead.rtk.sample import RTKResult, sample
@@ -22,6 +27,11 @@ from drawahead.rtk.scores import (
 from drawahead.rtk.segments import RTKTarget, Segments
 
 __all__ = [
+    "DDPM",
+    "DPOM",
+    "DPUM",
+    "HMC",
+    "MALA",
     "ULA",
     "ULD",
     "CentredStart",
@@ -35,7 +45,10 @@ __all__ = [
     "LineIntegral",
     "MarkovKernel",
     "Noise",
+    "PerSegment",
     "Potential",
+    "ProbabilityFlow",
+    "ProjectedMALA",
     "RTKReport",
     "RTKResult",
     "RTKTarget",

@@ -59,6 +59,8 @@ class ScoreOracle(abc.ABC):
         """The score itself, neither counted nor checked."""
 
     def _checked(self, x: Tensor, t: Tensor) -> Tensor:
+        if not bool(x.isfinite().all()):
+            raise InputError("the states are no longer finite: the steps are too long, take a smaller tau")
         answer = self._answer(x, t)
         if not isinstance(answer, Tensor) or answer.shape != x.shape:
             what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
