@@ -46,6 +46,7 @@ class FixedBatch(abc.ABC):
         self.status = torch.cat([paths.position, torch.zeros(1, dtype=torch.int64)]).to(self.device)
         paths.position, self.bad = self.status[:-1], self.status[-1:]
         self.index = torch.arange(self.rows, device=self.device)[:, None]
+        self.columns = torch.arange(window + 1, device=self.device)  # kept: a kernel less wherever it is needed
         self.graphs: dict[tuple[int, int], Any] = {}
         self.refill: Any = None  # the graph that makes noise
         self.pool: Any = None
@@ -105,17 +106,17 @@ class FixedBatch(abc.ABC):
     def _round(self, window: int, ahead: int) -> None:
         paths = self.paths
         width = self.room().clamp(min=0, max=window)
-        steps = paths.steps(window + 1).clamp_(max=self._steps - 1)
+        beyond = paths.position[:, None] + self.columns[: window + 1]
+        steps = beyond.clamp(max=self._steps - 1)
         noise = self.noise[self.index, steps]
         draft = self.draft(window)
         guess, followed = paths.follow(draft, noise[:, :window])
-        target = self.look(guess, draft, width, ahead)
+        target = self.look(guess, draft, beyond, width, ahead)
         uniform = noise[:, :, 0] if self.uniform is None else self.uniform[self.index, steps[:, :window]]
         kept, values = self.sampler.judge(Window(followed, target, guess, noise, uniform, noise[:, :0], width))
         if ahead or window:
-            column = kept[:, None] + 1 + torch.arange(ahead or window, device=self.device)
-            self.redraft(column, width)
-        self.advance(values, kept, torch.where(paths.position < paths.length, kept + 1, 0))
+            self.redraft(kept[:, None] + self.columns[1 : 1 + (ahead or window)], width)
+        self.advance(values, kept, torch.minimum(kept + 1, paths.length - paths.position))
 
     @property
     @abc.abstractmethod
@@ -144,8 +145,8 @@ class FixedBatch(abc.ABC):
     def draft(self, window: int) -> Law: ...
 
     @abc.abstractmethod
-    def look(self, guess: Tensor, draft: Any, width: Tensor, ahead: int) -> Law:
-        """Ask the model. -> the targets (rows, w + 1)."""
+    def look(self, guess: Tensor, draft: Any, steps: Tensor, width: Tensor, ahead: int) -> Law:
+        """Ask the model about `steps` (rows, w + 1), which may lie beyond the last. -> the targets (rows, w + 1)."""
 
     @abc.abstractmethod
     def redraft(self, column: Tensor, width: Tensor) -> None:
@@ -210,10 +211,10 @@ class FixedGaussians(FixedBatch):
     def draft(self, window: int) -> Gaussian:
         return Gaussian(self._mean, self._scale, self._slope, self._anchor).first(window)
 
-    def look(self, guess: Tensor, draft: Gaussian, width: Tensor, ahead: int) -> Gaussian:
+    def look(self, guess: Tensor, draft: Gaussian, steps: Tensor, width: Tensor, ahead: int) -> Gaussian:
         chain, own = self.chain, self.own
         states = own.states(guess)
-        steps = own.steps(states.shape[1]).clamp_(max=chain.steps - 1)
+        steps = steps.clamp(max=chain.steps - 1)
         x = states.flatten(0, 1).view(-1, *chain.shape).to(chain.dtype)
         prediction = chain.denoiser(x, steps.flatten())
         flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double()).view(states.shape)
@@ -263,6 +264,11 @@ class FixedTokens(FixedBatch):
         self._rows_ahead = torch.zeros(self.rows, window, q, dtype=torch.float64, device=self.device)
         self._answered = self._rows_ahead
         self._asked = 0
+        # What is written to no place of the sequence goes to a spare one behind it.
+        self._padded = torch.cat([paths.tokens, paths.tokens[:, :1]], dim=1)
+        paths.tokens = self._padded[:, :n]
+        self._places = torch.full((self.rows, n + window + 1), n, device=self.device)  # of each step
+        self._written = self._places  # those of this round's steps
         self.noise = torch.zeros(self.rows, n, q, dtype=torch.float64, device=self.device)
         self.uniform = None
         self._fill_noise()
@@ -284,6 +290,9 @@ class FixedTokens(FixedBatch):
         return {"rows": self._rows_ahead, "position": self.own.position, "tokens": self.own.tokens, "bad": self.bad}
 
     def _fill_noise(self) -> None:
+        n = self.oracle.length
+        ended = torch.arange(n, device=self.device) >= self.own.length[:, None]
+        self._places[:, :n] = self.own.order.masked_fill(ended, n)
         law, stream = self.own.no_draft(), self.own.stream
         for start, steps in _stretches(self.rows, self._steps, self.oracle.vocab_size, self.device):
             self.noise[:, start : start + steps.shape[1]] = law.noise(stream, Purpose.VALUE, steps)
@@ -294,39 +303,41 @@ class FixedTokens(FixedBatch):
     def draft(self, window: int) -> Categorical:
         return Categorical(self._rows_ahead[:, :window])
 
-    def look(self, guess: Tensor, draft: Categorical, width: Tensor, ahead: int) -> Categorical:
+    def look(self, guess: Tensor, draft: Categorical, steps: Tensor, width: Tensor, ahead: int) -> Categorical:
         own, window = self.own, guess.shape[1]
-        tokens = own._filled(guess, torch.full_like(own.position, window)) if window else own.tokens
+        self._written = self._places.gather(1, steps)
+        tokens = self._padded.scatter(1, self._written[:, :window], guess)[:, :-1]
         end = own.length - 1
-        prefix = own.steps(window + 1)
-        last = torch.minimum(own.position + width, end)  # a row that has ended asks again about its last step
-        later = last[:, None] + 1 + torch.arange(ahead, device=self.device)
-        position = own.order.gather(1, torch.minimum(torch.cat([prefix, later], dim=1), end[:, None]))
-        prefix = torch.minimum(prefix, last[:, None])  # padding asks again what the last one asks
+        last = torch.minimum(own.position + width, end)[:, None]  # a row that has ended asks again about its last step
+        prefix = torch.minimum(steps, last)  # padding asks again what the last one asks
+        if ahead:
+            steps = torch.cat([steps, last + self.columns[1 : ahead + 1]], dim=1)
+        position = own.order.gather(1, torch.minimum(steps, end[:, None]))
         if self.oracle.one_pass:
-            asked = torch.cat([prefix, last[:, None].expand(-1, ahead)], dim=1)
+            asked = torch.cat([prefix, last.expand(-1, ahead)], dim=1) if ahead else prefix
             rows = self.oracle.path_rows(tokens, own.rank, asked, position)
         else:
             row = self.index[:, 0].repeat_interleave(window + 1)
             masked = reveal(tokens, own.rank, row, prefix.reshape(-1))
-            own_context = torch.arange(window + 1, device=self.device).expand(self.rows, -1)
+            own_context = self.columns[: window + 1].expand(self.rows, -1)
             context = self.index * (window + 1) + torch.cat([own_context, width[:, None].expand(-1, ahead)], dim=1)
             rows = self.oracle.rows_at(masked, context.reshape(-1), position.reshape(-1)).view(*position.shape, -1)
         within = tolerance(rows.dtype)
         rows = rows.to(torch.float64)
-        total = rows.logsumexp(-1, keepdim=True)
+        total = rows.exp().sum(-1, keepdim=True).log()  # of log-probabilities, or not within bounds anyway
         self.bad.logical_or_(~(total.abs() <= within).all())
         self._answered = rows - total
         self._asked = window + 1
         return Categorical(self._answered[:, : window + 1])
 
     def redraft(self, column: Tensor, width: Tensor) -> None:
-        beyond = self._asked + column - width[:, None] - 1  # where the answers for later steps are
+        beyond = column + (self._asked - 1 - width)[:, None]  # where the answers for later steps are
         at = torch.where(column <= width[:, None], column, beyond).clamp_(max=self._answered.shape[1] - 1)
         self._rows_ahead[:, : column.shape[1]] = self._answered[self.index, at]
 
     def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
-        self.own.tokens.copy_(self.own._filled(values, count))
+        unused = self.columns[: values.shape[1]] >= count[:, None]
+        self._padded.scatter_(1, self._written.masked_fill_(unused, self.oracle.length), values)
         self.own.position.add_(count)
 
 
