@@ -1,0 +1,80 @@
+"""How data are cut into parts, and put together again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+
+from drawahead.errors import InputError, whole
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    """Data of this `shape`, cut into equal parts: as many along each axis as `grid` says, in reading order.
+
+    `Parts((64,), (4,))` cuts a vector into four; `Parts((16, 16), (2, 2))` an image into patches, `(16, 1)` into rows.
+    """
+
+    shape: tuple[int, ...]
+    grid: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.shape or len(self.shape) != len(self.grid):
+            raise InputError(f"shape and grid must be of one length, not {self.shape} and {self.grid}")
+        for size, number in zip(self.shape, self.grid, strict=True):
+            if whole("every entry of shape", size, 1) % whole("every entry of grid", number, 1):
+                raise InputError(f"grid {self.grid} does not divide shape {self.shape} into equal parts")
+
+    @staticmethod
+    def undivided(shape: tuple[int, ...]) -> Parts:
+        """One part: the data as they are."""
+        return Parts(shape, (1,) * len(shape))
+
+    @staticmethod
+    def rows(height: int, width: int) -> Parts:
+        """The rows of an image, from the top."""
+        return Parts((height, width), (height, 1))
+
+    @property
+    def number(self) -> int:
+        """K, how many there are."""
+        return math.prod(self.grid)
+
+    @property
+    def size(self) -> int:
+        """d, the entries of one of them."""
+        return math.prod(self.shape) // self.number
+
+    def split(self, data: Tensor) -> Tensor:
+        """Data (m, *shape) -> parts (m, K, d)."""
+        if data.shape[1:] != self.shape:
+            raise InputError(f"data must have shape (number, *{self.shape}), not {tuple(data.shape)}")
+        cut = data.reshape(len(data), *self._interleaved)
+        return cut.permute(0, *self._grid_axes, *self._part_axes).reshape(len(data), self.number, self.size)
+
+    def join(self, parts: Tensor) -> Tensor:
+        """Parts (m, K, d) -> data (m, *shape)."""
+        if parts.shape[1:] != (self.number, self.size):
+            raise InputError(f"parts must have shape (number, {self.number}, {self.size}), not {tuple(parts.shape)}")
+        within = tuple(size // number for size, number in zip(self.shape, self.grid, strict=True))
+        axes = [0] * (1 + 2 * len(self.shape))
+        for here, there in enumerate((0, *self._grid_axes, *self._part_axes)):
+            axes[there] = here
+        return parts.reshape(len(parts), *self.grid, *within).permute(axes).reshape(len(parts), *self.shape)
+
+    @property
+    def _interleaved(self) -> list[int]:
+        """Each axis as two: which part, and where in it."""
+        return [n for size, number in zip(self.shape, self.grid, strict=True) for n in (number, size // number)]
+
+    @property
+    def _grid_axes(self) -> range:
+        return range(1, 2 * len(self.shape), 2)
+
+    @property
+    def _part_axes(self) -> range:
+        return range(2, 2 * len(self.shape) + 1, 2)

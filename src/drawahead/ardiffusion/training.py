@@ -1,0 +1,206 @@
+"""Training: all parts at once, each given the clean ones before it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from drawahead.ardiffusion import checkpoints
+from drawahead.ardiffusion.checkpoints import Checkpoint
+from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.model import ARModel
+from drawahead.ardiffusion.objective import generator, loss
+from drawahead.errors import InputError, whole
+
+
+@final
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained: AdamW, a rate that rises over `warmup` steps and then falls along a cosine to 0.
+
+    `average` is the decay of the moving average of the weights, which is the model that comes out. The mean loss of
+    every `block` steps is kept; a checkpoint is written about every `save_every` steps, and at the end.
+    """
+
+    steps: int = 2000
+    batch: int = 256
+    rate: float = 2e-3
+    warmup: int = 100
+    average: float = 0.995
+    decay: float = 0.01
+    clip: float = 1.0
+    block: int = 50
+    save_every: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "block", "save_every"):
+            whole(name, getattr(self, name), 1)
+        whole("warmup", self.warmup, 0)
+        if not (self.rate > 0 and self.clip > 0 and self.decay >= 0 and 0 <= self.average < 1):
+            raise InputError(f"rate and clip must be positive, decay not negative, average in [0, 1), not {self}")
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step."""
+        rise = min(1.0, (step + 1) / max(1, self.warmup))
+        return self.rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands. `loss` is the mean over the last block of steps."""
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+    """Since this call began."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model, ready to draw from, and how it came about."""
+
+    model: ARModel
+    losses: list[tuple[int, float]]
+    """The number of steps, and the mean loss of the block that ends there."""
+    seconds: float
+    """Of this call: a resumed training took longer."""
+
+
+def train(
+    config: Config,
+    data: Tensor,
+    *,
+    training: Training = Training(),  # noqa: B008  (a frozen value)
+    out: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train a model on `data` (number, *config.parts.shape).
+
+    With `out`, a folder is kept up to date as `checkpoints` says, and a training found there goes on where it stopped:
+    on the same device the outcome is the same, to the last bit, as without the stop. A folder with another
+    configuration or other data is refused. `on_progress` is called after every block.
+    """
+    clean = _checked(config, data).to(device)
+    run = _Run(config, training, clean)
+    facts = {"training": asdict(training), "data": _fingerprint(clean)}
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        found = checkpoints.read(folder)
+        if found is not None:
+            _same(folder, found, Checkpoint(config, 0, facts, {}))
+            run.restore(found)
+    began = time.perf_counter()
+    saved = run.step
+    while run.step < training.steps:
+        mean = run.block()
+        if not math.isfinite(mean):
+            kept = "" if folder is None else f"; {folder} holds the state after step {saved}"
+            raise InputError(f"the loss is not finite near step {run.step}{kept}: lower the rate, or check the data")
+        if folder is not None and (run.step - saved >= training.save_every or run.step == training.steps):
+            checkpoints.write(folder, run.checkpoint(facts))
+            saved = run.step
+        if on_progress is not None:
+            on_progress(Progress(run.step, training.steps, mean, time.perf_counter() - began))
+    return Trained(run.average, run.losses, time.perf_counter() - began)
+
+
+class _Run:
+    """A training under way."""
+
+    def __init__(self, config: Config, training: Training, clean: Tensor) -> None:
+        self.training, self.clean = training, clean
+        self.model = ARModel(config, seed=training.seed).to(clean.device)
+        self.average = copy.deepcopy(self.model).eval().requires_grad_(False)
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        others = [p for p in self.model.parameters() if p.dim() <= 1]
+        groups = [{"params": matrices, "weight_decay": training.decay}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=training.rate, betas=(0.9, 0.98))
+        self.step = 0
+        self.losses: list[tuple[int, float]] = []
+
+    def block(self) -> float:
+        """Train to the end of the block. -> the mean loss of its steps."""
+        total, first = torch.zeros((), device=self.clean.device), self.step
+        while self.step < self.training.steps and (self.step == first or self.step % self.training.block):
+            total += self._one()
+        mean = float(total) / (self.step - first)
+        self.losses.append((self.step, mean))
+        return mean
+
+    def _one(self) -> Tensor:
+        plan, device = self.training, self.clean.device
+        source = generator(plan.seed, self.step, device)
+        rows = torch.randint(len(self.clean), (plan.batch,), generator=source, device=device)
+        found = loss(self.model, self.clean[rows], source)
+        for group in self.optimizer.param_groups:
+            group["lr"] = plan.rate_at(self.step)
+        found.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), plan.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        # Short averages at first: the weights it begins with are of no use.
+        keep = min(plan.average, self.step / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - keep)
+        return found.detach()
+
+    def checkpoint(self, facts: dict[str, Any]) -> Checkpoint:
+        moments = {
+            f"{number}/{name}": value.detach().cpu()
+            for number, own in self.optimizer.state_dict()["state"].items()
+            for name, value in own.items()
+        }
+        weights = {"average": _tensors(self.average), "model": _tensors(self.model), "optimizer": moments}
+        return Checkpoint(self.model.config, self.step, {**facts, "losses": self.losses}, weights)
+
+    def restore(self, found: Checkpoint) -> None:
+        self.step = found.step
+        self.losses = [(int(step), float(loss)) for step, loss in found.facts["losses"]]
+        self.model.load_state_dict(found.weights["model"])
+        self.average.load_state_dict(found.weights["average"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in found.weights["optimizer"].items():
+            number, _, name = key.partition("/")
+            state.setdefault(int(number), {})[name] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def _checked(config: Config, data: Tensor) -> Tensor:
+    """The data in parts, in single precision."""
+    if not isinstance(data, Tensor) or len(data) == 0:
+        raise InputError("data must be a tensor with at least one row")
+    if not bool(data.isfinite().all()):
+        raise InputError("data must be finite numbers")
+    return config.parts.split(data).float().contiguous()
+
+
+def _fingerprint(clean: Tensor) -> str:
+    return hashlib.sha256(clean.cpu().numpy().tobytes()).hexdigest()
+
+
+def _same(folder: Path, found: Checkpoint, wanted: Checkpoint) -> None:
+    """Refuse to go on with a training that is another one."""
+    differ = [name for name in ("training", "data") if found.facts.get(name) != wanted.facts[name]]
+    if found.config != wanted.config:
+        differ.insert(0, "config")
+    if differ:
+        raise InputError(f"{folder} holds a training with another {' and '.join(differ)}: give another folder")
