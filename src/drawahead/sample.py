@@ -22,7 +22,7 @@ from drawahead.progress import Standing, bar, now_and_then
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.rounds import Executor
-from drawahead.runs import EngineRun, Job, Run
+from drawahead.runs import Call, EngineRun, Run
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 
@@ -95,16 +95,16 @@ def sample(
     if graphs and (executor is not None or max_batch_size is not None):
         raise InputError("rounds of fixed shape are not split: give graphs=True without executor and max_batch_size")
     seed = seed_from(seed, generator)
-    job = Job(chain, sampler or Auto(), seed, num_samples, min(max_live, num_samples), first)
+    call = Call(chain, sampler or Auto(), seed, num_samples, min(max_live, num_samples), first)
     where = executor or Local(max_batch_size)
-    run: Run = EngineRun(job, where)  # nothing is drawn yet
+    run: Run = EngineRun(call, where)  # nothing is drawn yet
     try:
         with torch.no_grad(), ExitStack() as opened:
             watch = on_round
             if progress:
                 watch = _both(on_round, opened.enter_context(bar()), Standing(num_samples))
             if not _is_set(stop):
-                run = started(job, where, graphs, split=bool(executor or max_batch_size))
+                run = started(call, where, graphs, split=bool(executor or max_batch_size))
                 _drive(run, watch, stop)
     except KeyboardInterrupt as error:
         result = _result(run)
@@ -126,7 +126,7 @@ def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | Non
                     return
     except Exception as error:
         raise SamplingError(
-            f"sampling stopped in round {run.round_count} with {run.done} of {run.job.num_samples} samples finished "
+            f"sampling stopped in round {run.round_count} with {run.done} of {run.call.num_samples} samples finished "
             f"(they are in .result): {error}",
             _result(run),
         ) from error
@@ -153,7 +153,7 @@ def _both(
 def _result(run: Run) -> Result:
     numbers = run.numbers()
     run.done = len(numbers)  # Ctrl-C may have come before this was counted
-    return Result(run.values[numbers - run.job.first], numbers, run.report(), run.done == run.job.num_samples)
+    return Result(run.values[numbers - run.call.first], numbers, run.report(), run.done == run.call.num_samples)
 
 
 def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any]) -> Chain:

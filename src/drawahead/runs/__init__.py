@@ -4,8 +4,8 @@ Two runs do the same work. `EngineRun` drives the round engine, for every sample
 of fixed shape, for samplers and oracles that allow them.
 """
 
-from drawahead.runs.base import Job, Run, device_of, home_of
+from drawahead.runs.base import Call, Run, device_of, home_of
 from drawahead.runs.engine import EngineRun
 from drawahead.runs.fixed import FixedRun
 
-__all__ = ["EngineRun", "FixedRun", "Job", "Run", "device_of", "home_of"]
+__all__ = ["Call", "EngineRun", "FixedRun", "Run", "device_of", "home_of"]

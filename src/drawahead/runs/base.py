@@ -1,4 +1,4 @@
-"""What every run keeps: the job, what is done, and what it has cost."""
+"""What every run keeps: the call, what is done, and what it has cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACED = 16  # samples whose progress the report keeps: the first ones of the ca
 
 
 @dataclass(frozen=True)
-class Job:
+class Call:
     """What is to be drawn by one call of `sample`."""
 
     chain: Chain
@@ -42,10 +42,10 @@ class Job:
 class Run(abc.ABC):
     """The state of one call."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, call: Call) -> None:
+        self.call = call
         self.tally = Tally()
-        self.values = job.chain.empty(job.num_samples)
+        self.values = call.chain.empty(call.num_samples)
         self.finished: list[
             tuple[Tensor, Tensor | int]
         ] = []  # numbers of samples that ended together, rounds they took
@@ -69,7 +69,7 @@ class Run(abc.ABC):
 
     def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
         """Note that these samples are done, in so many rounds."""
-        self.values[numbers - self.job.first] = values
+        self.values[numbers - self.call.first] = values
         self.finished.append((numbers, rounds))
         self.done += len(numbers)
         for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
@@ -81,7 +81,7 @@ class Run(abc.ABC):
 
     def traced(self, number: int) -> bool:
         """Whether the report keeps the progress of this sample."""
-        return number < self.job.first + TRACED
+        return number < self.call.first + TRACED
 
     def numbers(self) -> Tensor:
         """The numbers of the samples that are done, in order."""
@@ -90,20 +90,20 @@ class Run(abc.ABC):
     def report(self) -> Report:
         """What the run has cost up to now; quick to make however many rounds there were."""
         return Report(
-            sampler=repr(self.job.sampler),
-            choice=self.job.choice,
-            exact=self.job.sampler.guarantee.exact,
-            seed=self.job.seed,
+            sampler=repr(self.call.sampler),
+            choice=self.call.choice,
+            exact=self.call.sampler.guarantee.exact,
+            seed=self.call.seed,
             num_samples=self.done,
-            steps=self.job.chain.steps,
+            steps=self.call.chain.steps,
             rounds=self.round_count,
             passes=self.passes,
-            probes=self.job.probes,
+            probes=self.call.probes,
             rereads=self.rereads,
             drafted=self.tally.drafted,
             accepted=self.tally.accepted,
             candidates=self.tally.candidates,
-            seconds=time.perf_counter() - self.job.began,
+            seconds=time.perf_counter() - self.call.began,
             oracle_seconds=self.oracle_seconds,
             history=History(self.widths, self.committed, self.finished, self.progress),
         )

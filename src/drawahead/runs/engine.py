@@ -12,18 +12,18 @@ from drawahead.chains.base import Paths
 from drawahead.errors import AnswerError
 from drawahead.report import Report
 from drawahead.rounds import Engine, Executor, Query
-from drawahead.runs.base import TRACED, Job, Run
+from drawahead.runs.base import TRACED, Call, Run
 
 
 @final
 class EngineRun(Run):
     """Threads of the sampler, driven round by round."""
 
-    def __init__(self, job: Job, executor: Executor) -> None:
-        super().__init__(job)
+    def __init__(self, call: Call, executor: Executor) -> None:
+        super().__init__(call)
         self.executor = executor
         self.engine = Engine(self)
-        self.started = job.first
+        self.started = call.first
         self._under_way = self._rounds()
         self.live: list[tuple[int, Paths]] = []  # with the round they began before
 
@@ -56,7 +56,7 @@ class EngineRun(Run):
         return self._under_way
 
     def _rounds(self) -> Generator[Callable[[], Report]]:
-        while self.done < self.job.num_samples:
+        while self.done < self.call.num_samples:
             before_admission = self.done
             self._admit()
             if self.engine.idle:
@@ -76,14 +76,14 @@ class EngineRun(Run):
         self.engine.close()
 
     def _admit(self) -> None:
-        job = self.job
-        room = job.max_live - (self.started - job.first - self.done)
-        numbers = range(self.started, min(self.started + room, job.first + job.num_samples))
+        call = self.call
+        room = call.max_live - (self.started - call.first - self.done)
+        numbers = range(self.started, min(self.started + room, call.first + call.num_samples))
         if not numbers:
             return
         self.started = numbers.stop
         self.begin(numbers)
-        for paths, thread in job.sampler.threads(job.chain, job.seed, numbers, self.tally):
+        for paths, thread in call.sampler.threads(call.chain, call.seed, numbers, self.tally):
             self.live.append((self.engine.rounds, paths))
             self.engine.spawn(thread)
         self._collect()
@@ -98,5 +98,5 @@ class EngineRun(Run):
     def _trace(self) -> None:
         """Note how far the first few samples have come in this round."""
         for _, paths in self.live:
-            for row in (paths.sample < self.job.first + TRACED).nonzero()[:, 0].tolist():
+            for row in (paths.sample < self.call.first + TRACED).nonzero()[:, 0].tolist():
                 self.progress[int(paths.sample[row])].append(int(paths.position[row]))

@@ -14,7 +14,7 @@ from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.fixed import FixedBatch, batch_of, divides
 from drawahead.report import Report
-from drawahead.runs.base import Job, Run, home_of
+from drawahead.runs.base import Call, Run, home_of
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
@@ -27,19 +27,19 @@ _KEPT = 4  # batches of fixed shape that an oracle remembers, with their graphs
 class FixedRun(Run):
     """Batches of fixed shape, one after another."""
 
-    def __init__(self, job: Job, window: int) -> None:
-        super().__init__(job)
+    def __init__(self, call: Call, window: int) -> None:
+        super().__init__(call)
         self.window = window
-        self.secant = isinstance(job.sampler, Coupled) and job.sampler.secant
+        self.secant = isinstance(call.sampler, Coupled) and call.sampler.secant
         self.round_count = 0
         self.widths = []
         self.passes = 0
         self.rereads = 0
 
     @staticmethod
-    def window_of(job: Job) -> int | None:
-        """The window this job would have in rounds of fixed shape; None if it cannot have them."""
-        chain, sampler = job.chain, job.sampler
+    def window_of(call: Call) -> int | None:
+        """The window this call would have in rounds of fixed shape; None if it cannot have them."""
+        chain, sampler = call.chain, call.sampler
         if not isinstance(chain, TokenChain | GaussianChain):
             return None
         window = FixedRun._window(chain, sampler)
@@ -58,15 +58,15 @@ class FixedRun(Run):
         return min(sampler.window, chain.steps)
 
     def rounds(self) -> Generator[Callable[[], Report]]:
-        job = self.job
-        end = job.first + job.num_samples
-        for start in range(job.first, end, self.size):
+        call = self.call
+        end = call.first + call.num_samples
+        for start in range(call.first, end, self.size):
             numbers = torch.arange(start, min(start + self.size, end))
             self.begin(numbers.tolist())
             yield from self._batch(numbers)
 
     def _noise_bytes(self) -> int:
-        chain = self.job.chain
+        chain = self.call.chain
         if isinstance(chain, GaussianChain):
             return 8 * chain.steps * chain.size
         assert isinstance(chain, TokenChain)
@@ -78,7 +78,7 @@ class FixedRun(Run):
     def prepare(self) -> None:
         """Capture every round that may come, so that an oracle which cannot be captured is known before anything is
         drawn, and no sample waits for it later."""
-        paths = self.fresh(self.job.first + torch.arange(self.size))
+        paths = self.fresh(self.call.first + torch.arange(self.size))
         if not len(paths):
             return
         batch = self.loaded(paths)
@@ -135,13 +135,13 @@ class FixedRun(Run):
             yield self.report
 
     def _pays(self, position: list[int], rounds: int) -> bool:
-        sampler = self.job.sampler
+        sampler = self.call.sampler
         mean = torch.tensor([sum(position) / len(position)])
         return not isinstance(sampler, Coupled) or bool(sampler.pays(mean, rounds))
 
     def room(self, position: int, length: int) -> int:
         """How many steps may be drafted from there."""
-        chain = self.job.chain
+        chain = self.call.chain
         end = length - 1
         return (min(end, int(chain.next_fixed[position])) if isinstance(chain, GaussianChain) else end) - position
 
@@ -164,10 +164,10 @@ class FixedRun(Run):
     @property
     def size(self) -> int:
         """How many samples are drawn together."""
-        return min(self.job.max_live, self.job.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
+        return min(self.call.max_live, self.call.num_samples, max(1, _NOISE_BYTES // self._noise_bytes()))
 
     def _count(self, batch: FixedBatch, window: int, committed: int, drafted: int, live: int) -> None:
-        chain = self.job.chain
+        chain = self.call.chain
         one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
         self.round_count += 1
         self.widths.append(self.asked(batch.rows, window, drafted))
@@ -179,7 +179,7 @@ class FixedRun(Run):
 
     def asked(self, rows: int, window: int, drafted: int) -> int:
         """How many questions a round asks. Padding is among them, but where one pass answers a path it repeats one."""
-        chain = self.job.chain
+        chain = self.call.chain
         one_pass = isinstance(chain, TokenChain) and chain.oracle.one_pass
         return rows + drafted if one_pass else rows * (window + 1)
 
@@ -191,14 +191,14 @@ class FixedRun(Run):
     @property
     def _kept(self) -> dict[Any, FixedBatch]:
         """The batches that the model remembers."""
-        kept: dict[Any, FixedBatch] = home_of(self.job.chain).__dict__.setdefault("_fixed_batches", {})
+        kept: dict[Any, FixedBatch] = home_of(self.call.chain).__dict__.setdefault("_fixed_batches", {})
         return kept
 
     def fresh(self, numbers: Tensor) -> TokenPaths | GaussianPaths:
         """The samples with these numbers, before their first step; those that have none are in `finished`."""
-        chain = self.job.chain
+        chain = self.call.chain
         assert isinstance(chain, TokenChain | GaussianChain)
-        return chain.start(self.job.seed, numbers, Tally())
+        return chain.start(self.call.seed, numbers, Tally())
 
     def loaded(self, paths: TokenPaths | GaussianPaths) -> FixedBatch:
         """A batch with these samples: one that was used before, with its graphs, if there is one."""
