@@ -75,7 +75,20 @@ def measured(target: Any, sampler: da.Sampler | None, num: int, seeds: Any, **op
     }
 
 
-def replayed(work: Callable[[], Any], repeats: int = 30) -> float:
+def on_average(work: Callable[[], Any], times: int = 30, repeats: int = 5) -> float:
+    """Seconds that `work` takes when it is done again and again: the median of a few averages."""
+    averages = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(times):
+            work()
+        torch.cuda.synchronize()
+        averages.append((time.perf_counter() - began) / times)
+    return statistics.median(averages)
+
+
+def replayed(work: Callable[[], Any]) -> float:
     """Seconds of one replay of `work`, captured."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -87,12 +100,7 @@ def replayed(work: Callable[[], Any], repeats: int = 30) -> float:
     with torch.cuda.graph(graph):
         work()
     graph.replay()
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    for _ in range(repeats):
-        graph.replay()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - began) / repeats
+    return on_average(graph.replay)
 
 
 def outside(target: Any, window: int) -> dict[str, float]:
@@ -105,13 +113,13 @@ def outside(target: Any, window: int) -> dict[str, float]:
         batch.round(0, window)
         batch.round(window, 0 if whole else window)
     graph = batch.graphs[window, 0 if whole else window]
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    for _ in range(30):
+
+    def one_round() -> None:
         graph.replay()
-        batch.paths.position.fill_(1)
+        batch.paths.position.fill_(1)  # or soon nothing would be left to draw
         batch.standing()
-    waited = (time.perf_counter() - began) / 30
+
+    waited = on_average(one_round)
     if isinstance(target, da.GaussianChain):
         x = torch.randn(window + 1, *target.shape, device="cuda", dtype=target.dtype)
         k = torch.arange(window + 1, device="cuda")
@@ -139,9 +147,16 @@ def one_sample(results: dict[str, Any], name: str, target: Any, windows: tuple[i
         )
 
 
-def many_samples(results: dict[str, Any], name: str, target: Any, batches: tuple[int, ...], window: int | None) -> None:
-    """From which batch on speculation stops paying."""
-    rows = results.setdefault(name, {}).setdefault("batches", [])
+def many_samples(
+    results: dict[str, Any],
+    name: str,
+    target: Any,
+    batches: tuple[int, ...],
+    window: int | None,
+    save: Callable[[], None],
+) -> None:
+    """From which batch on speculation stops paying. Saved after every batch: the last ones take long."""
+    rows = results.setdefault(name, {})["batches"] = []
     for batch in batches:
         runs = SEEDS[:2] if batch < 64 else SEEDS[:1]
         row = {
@@ -158,6 +173,7 @@ def many_samples(results: dict[str, Any], name: str, target: Any, batches: tuple
             row["auto"]["choice"],
             flush=True,
         )
+        save()
 
 
 def numerics_of_text(half: torch.dtype, num: int = 16) -> dict[str, float]:
@@ -298,22 +314,30 @@ def measure(out: Path, parts: list[str], quick: bool) -> None:
     torch.backends.cudnn.benchmark = True
     results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     results["machine"] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+
+    def save() -> None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(results, indent=1) + "\n")
+
+    def batches(name: str, target: Any, sizes: tuple[int, ...], window: int | None) -> None:
+        many_samples(results, name, target, sizes[:: 4 if quick else 1], window, save)
+
     work: dict[str, Callable[[], None]] = {
-        "text": lambda: one_sample(results, "text", text(HALF), (None, 64) if quick else (None, 32, 64, 128)),
-        "fashion": lambda: one_sample(results, "fashion", fashion(HALF), (96,) if quick else WINDOWS),
-        "layouts": lambda: results.__setitem__("layouts", layouts()),
         "outside": lambda: results.__setitem__(
             "outside", {"fashion": [outside(fashion(HALF), w) for w in (64, 96, 128)], "text": outside(text(HALF), 255)}
         ),
+        "text": lambda: one_sample(results, "text", text(HALF), (None, 64) if quick else (None, 32, 64, 128)),
+        "fashion": lambda: one_sample(results, "fashion", fashion(HALF), (96,) if quick else WINDOWS),
+        "layouts": lambda: results.__setitem__("layouts", layouts()),
+        "eager": lambda: eager(results),
         "spread": lambda: results.__setitem__(
             "spread", measured(da.TokenChain(text(HALF), order="spread"), da.Coupled(), 1, SEEDS)
         ),
-        "numerics": lambda: results.__setitem__("numerics", numerics()),
-        "law": lambda: results.__setitem__("law", same_law(128 if quick else 1024)),
-        "text_batches": lambda: many_samples(results, "text", text(HALF), TEXT_BATCHES[:: 4 if quick else 1], None),
         "precisions": lambda: precisions(results),
-        "fashion_batches": lambda: many_samples(results, "fashion", fashion(HALF), FASHION_BATCHES, 64),
-        "eager": lambda: eager(results),
+        "numerics": lambda: results.__setitem__("numerics", numerics()),
+        "text_batches": lambda: batches("text", text(HALF), TEXT_BATCHES, None),
+        "fashion_batches": lambda: batches("fashion", fashion(HALF), FASHION_BATCHES, 64),
+        "law": lambda: results.__setitem__("law", same_law(128 if quick else 1024)),
     }
     for name, part in work.items():
         if parts and name not in parts:
@@ -326,8 +350,7 @@ def measure(out: Path, parts: list[str], quick: bool) -> None:
             results.setdefault("failed", {})[name] = traceback.format_exc(limit=3)
         torch.cuda.empty_cache()
         print(f"-- {name}: {time.perf_counter() - began:.1f} s", flush=True)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(results, indent=1) + "\n")
+        save()
 
 
 def numerics() -> dict[str, Any]:
