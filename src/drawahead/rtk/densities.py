@@ -82,6 +82,8 @@ class _MixtureDensity(Density):
     def _parts(self, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """The log density of each component, weighted, and its variance (m, c)."""
         variances = _noised(self.variances, t)
-        square = (x[:, None] - torch.exp(-t)[:, None, None] * self.means).square().sum(-1)  # (m, c)
+        signal = torch.exp(-t)[:, None]
+        # |x - signal mean|^2, by differences: |x|^2 and |mean|^2 may be large beside it. (m, c)
+        square = (signal * torch.cdist(x / signal, self.means, compute_mode="donot_use_mm_for_euclid_dist")) ** 2
         size = self.means.shape[1]
         return self.log_weights - (square / variances + size * (2 * math.pi * variances).log()) / 2, variances

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from drawahead.errors import whole
 from drawahead.rtk.energies import Difference
@@ -63,7 +62,7 @@ class ProjectedMALA(MarkovKernel):
 
     def allows(self, old: State, new: State) -> Tensor:
         """Whether the move stays within both balls (rows,)."""
-        step, distance = (vector_norm(vectors, dim=1) for vectors in (new.z - old.z, new.z))
+        step, distance = ((vectors**2).sum(1).sqrt() for vectors in (new.z - old.z, new.z))
         return (step <= self.reach) & (distance <= self.radius)
 
     def log_acceptance(self, target: Potential, old: State, new: State) -> Difference:
