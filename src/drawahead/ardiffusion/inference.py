@@ -83,13 +83,14 @@ def stacked(plan: Plan, number: int) -> StackedPlan:
 
 def _oracle(conditionals: Conditionals, schedule: Schedule, plan: Plan) -> Callable[[Tensor, Tensor], Tensor]:
     count = len(plan.a)
+    noise = torch.where(plan.signal == 0, 1.0, plan.noise)  # where a process starts at 0, nothing is known, as in noise
 
     def oracle(lanes: Tensor, k: Tensor) -> Tensor:
         part, step = k // count, k % count
         if plan.final != 1:  # what a finished part is, not the state that became it
             finished = torch.arange(lanes.shape[1], device=k.device) < part[:, None]
             lanes = torch.where(finished[..., None], plan.final * lanes, lanes)
-        return schedule.adjust(conditionals.mean(lanes, part, plan.signal[step], plan.noise[step]))
+        return schedule.adjust(conditionals.mean(lanes, part, plan.signal[step], noise[step]))
 
     return oracle
 
