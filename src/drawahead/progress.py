@@ -12,7 +12,7 @@ from typing import TextIO
 
 from drawahead.report import Report
 
-EVERY = 0.1  # seconds between two looks: a report costs nothing until it is read
+EVERY = 0.1  # seconds between two looks
 _CELLS = 20
 
 
@@ -95,17 +95,24 @@ def visible(stream: TextIO) -> bool:
     return bool(getattr(stream, "isatty", bool)()) or type(stream).__module__.startswith("ipykernel")
 
 
-def now_and_then(work: Callable[[Report], None]) -> Callable[[Report], None]:
-    """The same work for the first report, and after that only if the last one was some time ago."""
-    last = float("-inf")
+def watching(
+    on_round: Callable[[Report], None] | None, show: Callable[[Standing], None] | None, before: Standing
+) -> Callable[[Report], None] | None:
+    """What `on_round` does in every round, and showing where it stands now and then: reading a report costs time."""
+    if show is None:
+        return on_round
+    show(before)
+    last = time.perf_counter()
 
-    def some(report: Report) -> None:
+    def watch(report: Report) -> None:
         nonlocal last
         if time.perf_counter() - last >= EVERY:
-            work(report)
+            show(before.plus(report))
             last = time.perf_counter()
+        if on_round is not None:
+            on_round(report)
 
-    return some
+    return watch
 
 
 def _short(number: float) -> str:

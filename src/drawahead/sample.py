@@ -18,7 +18,7 @@ from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, Interrupted, SamplingError, whole
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
-from drawahead.progress import Standing, bar, now_and_then
+from drawahead.progress import Standing, bar, watching
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.rounds import Executor
@@ -100,9 +100,7 @@ def sample(
     run: Run = EngineRun(call, where)  # nothing is drawn yet
     try:
         with torch.no_grad(), ExitStack() as opened:
-            watch = on_round
-            if progress:
-                watch = _both(on_round, opened.enter_context(bar()), Standing(num_samples))
+            watch = watching(on_round, opened.enter_context(bar()) if progress else None, Standing(num_samples))
             if not _is_set(stop):
                 run = started(call, where, graphs, split=bool(executor or max_batch_size))
                 _drive(run, watch, stop)
@@ -134,20 +132,6 @@ def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | Non
 
 def _is_set(stop: Stop | None) -> bool:
     return stop is not None and stop.is_set()
-
-
-def _both(
-    on_round: Callable[[Report], None] | None, show: Callable[[Standing], None], standing: Standing
-) -> Callable[[Report], None]:
-    """The user's callback in every round, and the line now and then."""
-    look = now_and_then(lambda report: show(standing.plus(report)))
-
-    def watch(report: Report) -> None:
-        look(report)
-        if on_round is not None:
-            on_round(report)
-
-    return watch
 
 
 def _result(run: Run) -> Result:

@@ -28,4 +28,10 @@ not finished: it is drawn again. `read` trusts nothing: whatever is wrong with a
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 
-__all__: list[str] = []
+from drawahead.jobs.config import Config
+from drawahead.jobs.drawing import draw
+from drawahead.jobs.job import Job, read
+from drawahead.jobs.manifest import Shard
+from drawahead.jobs.written import Written
+
+__all__ = ["Config", "Job", "Shard", "Written", "draw", "read"]

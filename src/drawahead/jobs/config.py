@@ -1,0 +1,114 @@
+"""What a job draws, and how: everything that decides its samples, and the versions that drew them."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+
+from drawahead.errors import InputError
+from drawahead.jobs import checks
+from drawahead.jobs.written import Written
+
+MOST_SHARDS = 10_000
+"""More would make the manifest, which is written again after each one, long."""
+_DTYPES = {
+    str(d).removeprefix("torch."): d for d in (torch.int64, torch.float64, torch.float32, torch.float16, torch.bfloat16)
+}
+
+
+@final
+@dataclass(frozen=True)
+class Config:
+    """The configuration of a job. It never changes once the job has begun."""
+
+    name: str
+    """What is drawn from, as the user calls it."""
+    options: dict[str, Any]
+    """What else the user says it depends on."""
+    num: int
+    """Samples asked for."""
+    seed: int
+    sampler: Written
+    shard_size: int
+    device: str
+    max_batch_size: int | None
+    max_live: int
+    graphs: bool | None
+    steps: int
+    """The most steps a sample takes."""
+    shape: tuple[int, ...]
+    """Of one sample."""
+    dtype: str
+    """Of the samples."""
+
+    @property
+    def shards(self) -> int:
+        """How many shards the job has when it is complete."""
+        return -(-self.num // self.shard_size)
+
+    def part(self, index: int) -> tuple[int, int]:
+        """The first sample of shard `index`, and how many it has."""
+        first = index * self.shard_size
+        return first, min(self.shard_size, self.num - first)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return _DTYPES[self.dtype]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        plain = {key: value for key, value in vars(self).items() if key not in ("name", "options")}
+        target = {"name": self.name, "options": self.options}
+        return {"target": target} | plain | {"sampler": self.sampler.to_dict(), "shape": list(self.shape)}
+
+    @staticmethod
+    def from_dict(found: dict[str, Any]) -> Config:
+        """The configuration in a manifest, of which anything may be wrong."""
+        target = checks.fields(found["target"], "target", "name", "options")
+        options, shape, graphs = target["options"], found["shape"], found["graphs"]
+        if not isinstance(options, dict) or not isinstance(shape, list) or not (graphs is None or type(graphs) is bool):
+            raise InputError("options must be an object, shape a list, and graphs true, false or null")
+        if found["dtype"] not in list(_DTYPES):
+            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {checks.short(found['dtype'])}")
+        most = found["max_batch_size"]
+        num = checks.count(found["num"], "num", 1)
+        config = Config(
+            name=checks.text(target["name"], "the name of the target"),
+            options=options,
+            num=num,
+            seed=checks.count(found["seed"], "seed", -(2**64), 2**64),
+            sampler=Written.from_dict(found["sampler"]),
+            shard_size=checks.count(found["shard_size"], "shard_size", 1, num),
+            device=checks.text(found["device"], "device", 100),
+            max_batch_size=None if most is None else checks.count(most, "max_batch_size", 1),
+            max_live=checks.count(found["max_live"], "max_live", 1),
+            graphs=graphs,
+            steps=checks.count(found["steps"], "steps"),
+            shape=tuple(checks.count(size, "shape", 0, 2**40) for size in shape[:9]),
+            dtype=found["dtype"],
+        )
+        if config.shards > MOST_SHARDS or len(shape) > 8:
+            raise InputError(f"a job has {MOST_SHARDS} shards at most, and samples have 8 axes at most")
+        return config
+
+    def differences(self, other: Config) -> list[str]:
+        """In words, what another configuration has otherwise."""
+        mine, theirs = ({**vars(c), **{f"option {k}": v for k, v in c.options.items()}} for c in (self, other))
+        for side in (mine, theirs):
+            del side["options"]
+            side["sampler"] = side["sampler"].text
+        return [
+            f"{key} is {checks.short(mine.get(key))} there, not {checks.short(theirs.get(key))}"
+            for key in {**mine, **theirs}
+            if mine.get(key) != theirs.get(key)
+        ]
+
+
+def versions() -> dict[str, str]:
+    """What draws here."""
+    from drawahead import __version__
+
+    return {"drawahead": __version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -1,0 +1,85 @@
+"""The files of a job: written so that each is there as a whole or not at all, read without trust."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from drawahead.errors import InputError
+
+_TEMPORARY = ".tmp"
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file: under a temporary name beside it, to the disk, then renamed. A crash leaves the old one."""
+    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS, 0o644), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)  # on a full disk this gives room back
+        raise
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder survive a loss of power, where the system can do that."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a crash left half-written."""
+    for path in folder.iterdir():
+        if is_temporary(path):
+            path.unlink()
+
+
+def is_temporary(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(_TEMPORARY)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def opened(path: Path, what: str) -> Iterator[tuple[BinaryIO, int]]:
+    """A plain file and its size, to read; never what a link leads to."""
+    try:
+        with open(os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{what} {path} is not a plain file")
+            yield file, found.st_size
+    except OSError as error:
+        raise InputError(f"{what} {path} is not readable: {error.strerror or error}") from None
+
+
+def read(path: Path, what: str, most: int) -> bytes:
+    """The whole of a file that has so many bytes at most."""
+    with opened(path, what) as (file, size):
+        if size > most:
+            raise InputError(f"{what} {path} has {size} bytes, more than {most}")
+        return file.read(most + 1)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

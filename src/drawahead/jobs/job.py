@@ -1,0 +1,132 @@
+"""A job as it is on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError, whole
+from drawahead.history import History
+from drawahead.jobs import manifest, shards
+from drawahead.jobs.config import Config
+from drawahead.jobs.manifest import Manifest, Shard
+from drawahead.report import Report
+from drawahead.runs.base import TRACED
+
+Folder = str | os.PathLike[str]
+
+
+@final
+class Job:
+    """What there is of a job: its configuration, the shards that are finished, their samples and costs.
+
+    It is the state at one moment: a job that somebody goes on drawing has to be read again.
+    """
+
+    def __init__(self, folder: Path, found: Manifest) -> None:
+        self.folder = folder
+        self.manifest = found
+
+    @property
+    def config(self) -> Config:
+        return self.manifest.config
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The finished shards, in order."""
+        return self.manifest.shards
+
+    @property
+    def num_samples(self) -> int:
+        """Samples finished: those with numbers 0 ... num_samples-1."""
+        return sum(shard.count for shard in self.shards)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all samples are there."""
+        return self.num_samples == self.config.num
+
+    def samples(self, first: int = 0, count: int | None = None) -> Tensor:
+        """Samples first ... first+count-1, or all from `first` on (count, ...). Only their shards are read."""
+        first = whole("first", first, 0)
+        count = self.num_samples - first if count is None else whole("count", count, 0)
+        if first + max(count, 0) > self.num_samples or count < 0:
+            raise InputError(f"the job has samples 0 ... {self.num_samples - 1}: not {count} from {first} on")
+        parts = [torch.zeros(0, *self.config.shape, dtype=self.config.torch_dtype)]
+        for shard in self.shards:
+            begin, end = max(first, shard.first), min(first + count, shard.first + shard.count)
+            if begin < end:
+                values = shards.samples(self.folder, shard, self.config)
+                parts.append(values[begin - shard.first : end - shard.first])
+        return torch.cat(parts)
+
+    @cached_property
+    def report(self) -> Report:
+        """What all finished shards cost together, as if one run had drawn them one after another."""
+        reports = [shards.report(self.folder, shard) for shard in self.shards]
+        written = self.config.sampler
+        if not reports:
+            return self._nothing_yet()
+        return replace(merged(reports), choice=written.choice, probes=written.probes)
+
+    def _nothing_yet(self) -> Report:
+        written = self.config.sampler
+        return Report(
+            sampler=written.text,
+            choice=written.choice,
+            exact=written.sampler is not None and written.sampler.guarantee.exact,
+            seed=self.config.seed,
+            num_samples=0,
+            steps=self.config.steps,
+            rounds=0,
+            passes=0,
+            probes=written.probes,
+            rereads=0,
+            drafted=0,
+            accepted=0,
+            candidates=0,
+            seconds=0.0,
+            oracle_seconds=0.0,
+            history=History(),
+        )
+
+    def verify(self) -> None:
+        """Read every finished shard; an InputError says which one is not what the manifest tells."""
+        for shard in self.shards:
+            shards.samples(self.folder, shard, self.config)
+
+    def __repr__(self) -> str:
+        done = f"{self.num_samples} of {self.config.num} samples"
+        return f"Job({str(self.folder)!r}: {self.config.name}, {done})"
+
+
+def read(folder: Folder) -> Job:
+    """The job in a folder, whether it is complete or not, or even being drawn."""
+    path = Path(folder)
+    return Job(path, manifest.read(path))
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """The report of runs one after another, on consecutive samples."""
+    first = reports[0]
+    summed = ("num_samples", "rounds", "passes", "probes", "rereads", "drafted", "accepted", "candidates")
+    progress = {number: steps for report in reports for number, steps in report.progress.items() if number < TRACED}
+    rounds = torch.tensor([taken for report in reports for taken in report.sample_rounds], dtype=torch.int64)
+    return replace(
+        first,
+        **{name: sum(getattr(report, name) for report in reports) for name in (*summed, "seconds", "oracle_seconds")},
+        exact=all(report.exact for report in reports),
+        history=History(
+            [width for report in reports for width in report.widths],
+            [committed for report in reports for committed in report.committed],
+            [(torch.arange(len(rounds)), rounds)],
+            progress,
+        ),
+    )

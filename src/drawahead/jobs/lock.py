@@ -1,0 +1,88 @@
+"""One process a folder: a lock that is gone when the process is, however it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from drawahead.errors import InputError
+
+NAME = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of this folder. If one is in it already, that is an InputError.
+
+    The lock is the system's own (flock), so it ends with the process: kill -9 leaves none behind. Where there is no
+    flock, the file itself is the lock, and one whose process is gone from this machine is taken over.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        with _by_file(folder / NAME):
+            yield
+        return
+    handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(folder / NAME) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, _mark())
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _by_file(path: Path) -> Iterator[None]:
+    owner = _owner(path)
+    if owner.get("host") == socket.gethostname() and not _alive(owner.get("pid")):
+        path.unlink(missing_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        raise _in_use(path) from None
+    try:
+        os.write(handle, _mark())
+        os.close(handle)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _mark() -> bytes:
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n"
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text()[:1000])
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _alive(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _in_use(path: Path) -> InputError:
+    owner = _owner(path)
+    who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "another process"
+    return InputError(f"{path.parent} is in use by {who}: wait for it to end, or name another folder")

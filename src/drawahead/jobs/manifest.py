@@ -1,0 +1,128 @@
+"""The manifest: a job on disk."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+from drawahead.errors import InputError
+from drawahead.jobs import checks, files
+from drawahead.jobs.config import Config
+
+NAME = "manifest.json"
+SHARDS = "shards"
+FORMAT = 1
+_MOST_BYTES = 64 * 2**20
+_CONFIG = ("target", *(field.name for field in fields(Config) if field.name not in ("name", "options")))
+_COUNTS = ("num_samples", "steps", "rounds", "queries", "passes", "rereads", "drafted", "accepted", "candidates")
+_SECONDS = ("seconds", "oracle_seconds")
+
+
+@final
+@dataclass(frozen=True)
+class Shard:
+    """A finished shard."""
+
+    file: str
+    first: int
+    """The number of its first sample."""
+    count: int
+    bytes: int
+    sha256: str
+    report: dict[str, Any]
+    """Totals: rounds, queries, seconds and so on; round by round they are in the file itself."""
+
+
+@final
+@dataclass(frozen=True)
+class Manifest:
+    """What is known about a job."""
+
+    config: Config
+    created: str
+    versions: list[dict[str, Any]]
+    """Of drawahead, torch and python, with the first shard they drew; one entry, unless they changed on the way."""
+    shards: tuple[Shard, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Replace the manifest in the folder."""
+        found = {
+            "format": FORMAT,
+            "created": self.created,
+            "versions": self.versions,
+            **self.config.to_dict(),
+            "report": totals([shard.report for shard in self.shards]),
+            "shards": [vars(shard) for shard in self.shards],
+        }
+        files.write(folder / NAME, json.dumps(found, indent=1).encode() + b"\n")
+
+
+def file_name(index: int) -> str:
+    return f"{index:06d}.safetensors"
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a folder. Everything in it is checked."""
+    where = f"the manifest {folder / NAME}"
+    try:
+        found = checks.parsed(files.read(folder / NAME, "the manifest", _MOST_BYTES), "it")
+        if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
+            raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
+        found = checks.fields(found, "it", "format", "created", "versions", *_CONFIG, "report", "shards")
+        config = Config.from_dict(dict(found))
+        checks.fields(found["report"], "report", *_COUNTS, *_SECONDS)
+        shards = found["shards"]
+        if not isinstance(shards, list) or len(shards) > config.shards:
+            raise InputError(f"shards must be a list of at most {config.shards}")
+        return Manifest(
+            config,
+            checks.text(found["created"], "created", 100),
+            _versions(found["versions"]),
+            tuple(_shard(shard, i, config) for i, shard in enumerate(shards)),
+        )
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def totals(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The totals of many reports together."""
+    out: dict[str, Any] = {key: sum(report[key] for report in reports) for key in (*_COUNTS, *_SECONDS)}
+    out["steps"] = max((report["steps"] for report in reports), default=0)
+    return out
+
+
+def _shard(value: object, index: int, config: Config) -> Shard:
+    what = f"shard {index}"
+    found = checks.fields(value, what, *(field.name for field in fields(Shard)))
+    if found["file"] != file_name(index):  # so no name leads out of the folder
+        raise InputError(f"the file of {what} must be {file_name(index)}, not {checks.short(found['file'])}")
+    if (found["first"], found["count"]) != config.part(index):
+        raise InputError(f"{what} must have (first, count) = {config.part(index)}")
+    digest = checks.text(found["sha256"], f"sha256 of {what}", 64)
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise InputError(f"sha256 of {what} must be 64 hexadecimal digits")
+    report = checks.fields(found["report"], f"the report of {what}", *_COUNTS, *_SECONDS)
+    for key in _COUNTS:
+        checks.count(report[key], f"{key} of {what}")
+    for key in _SECONDS:
+        if type(report[key]) not in (int, float) or not 0 <= report[key] < 2**63:
+            raise InputError(f"{key} of {what} must be a number of seconds, not {checks.short(report[key])}")
+    return Shard(
+        file_name(index), *config.part(index), checks.count(found["bytes"], f"bytes of {what}", 1), digest, dict(report)
+    )
+
+
+def _versions(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not 1 <= len(value) <= 1000:
+        raise InputError("versions must be a list")
+    for found in value:
+        names = ("drawahead", "torch", "python")
+        given = checks.fields(found, "versions", *names, "shard")
+        checks.count(given["shard"], "the shard of versions")
+        for name in names:
+            checks.text(given[name], f"the version of {name}", 200)
+    return value
