@@ -116,4 +116,6 @@ def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
     """The given first states, flat: (num_samples, d)."""
     if start.shape not in (shape, (num_samples, *shape)):
         raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(start.shape)}")
+    if not bool(start.isfinite().all()):
+        raise InputError("start must be finite numbers")
     return start.double().expand(num_samples, *shape).flatten(1)

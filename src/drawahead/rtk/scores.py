@@ -59,14 +59,16 @@ class ScoreOracle(abc.ABC):
         """The score itself, neither counted nor checked."""
 
     def _checked(self, x: Tensor, t: Tensor) -> Tensor:
-        if not bool(x.isfinite().all()):
-            raise InputError("the states are no longer finite: the steps are too long, take a smaller tau")
         answer = self._answer(x, t)
         if not isinstance(answer, Tensor) or answer.shape != x.shape:
             what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
             raise AnswerError(f"the score must answer one vector a state, {tuple(x.shape)}, not {what}")
         if not bool(answer.isfinite().all()):
-            raise AnswerError(f"the score answered NaN or infinity at time {float(t[0]):.4g}")
+            bad = int((~answer.isfinite()).flatten(1).any(1).nonzero()[0])
+            raise AnswerError(
+                f"the score answered NaN or infinity at time {float(t[bad]):.4g}, at a state with entries up to "
+                f"{float(x[bad].abs().max()):.3g}: if that is too much, the steps are too long, take a smaller tau"
+            )
         return answer.double()
 
     def _integral(self, rule: LineIntegral, old: Tensor, new: Tensor, t: Tensor) -> Difference:
