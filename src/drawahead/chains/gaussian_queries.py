@@ -126,20 +126,27 @@ class GaussianAnswer:
 
 
 def leaning(
-    target: Gaussian, states: Tensor, draft: Gaussian, steepest: Tensor, free: Tensor | None = None
+    target: Gaussian,
+    states: Tensor,
+    draft: Gaussian,
+    steepest: Tensor,
+    free: Tensor | None = None,
+    lowest: Tensor | None = None,
 ) -> Gaussian:
     """`target` (rows, w + 1), answered at `states`, with slopes from `draft` (rows, w), the answers before.
 
-    A slope is the least-squares factor of the change of the mean along the change of the state, held between 0 and
-    `steepest` (rows, w): the mean of the data never falls as the state rises, nor outruns it. Rows in which entries are
-    overwritten do not lean: their states are not the draft's own.
+    A slope is the least-squares factor of the change of the mean along the change of the state, held between `lowest`
+    and `steepest` (rows, w). For means of data the lowest is 0, by default, and the steepest known: they never fall as
+    the state rises, nor outrun it. Rows in which entries are overwritten do not lean: their states are not the draft's
+    own.
     """
     width = draft.shape[1]
     slope = torch.zeros_like(target.scale)
     if draft.slope is not None and draft.anchor is not None:
         moved, rose = states[:, :width] - draft.anchor, target.mean[:, :width] - draft.mean
         size = (moved * moved).sum(-1)
-        found = torch.minimum(((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(min=0.0), steepest)
+        lowest = torch.zeros_like(steepest) if lowest is None else lowest
+        found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(lowest, steepest)
         slope[:, :width] = torch.where(size > 1e-12, found, draft.slope.nan_to_num(0.0))
         slope[:, :width].masked_fill_(draft.slope.isnan(), 0.0)
     if free is not None:

@@ -18,12 +18,14 @@ from typing import ClassVar, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from drawahead.chains.base import Tally
+from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.errors import InputError
-from drawahead.laws import Gaussian
+from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 
 StackedOracle = Callable[[Tensor, Tensor], Tensor]
@@ -62,15 +64,20 @@ class StackedChain(VectorChain):
         super().__init__(shape, record, dtype, device, plan.is_fixed)
         self.oracle = oracle
         self.plan = plan = plan.to(self.device)
-        self.scale = (~plan.is_fixed).double()
-        c, eye = plan.lanes, torch.eye(plan.lanes, dtype=torch.float64, device=self.device)
-        keep, add = plan.refresh or (eye.expand(self.steps + 1, c, c), eye.new_zeros(self.steps + 1, c, 1))
-        # Step and refresh in one, with a last row that stays where it is, for the padding of windows.
-        self.a = torch.cat([keep[1:] @ plan.a, eye[None]])  # (N + 1, c, c)
-        self.s = torch.cat([keep[1:] @ plan.s, eye.new_zeros(1, c, plan.noises)])  # (N + 1, c, r)
-        self.add = torch.cat([add, torch.zeros_like(add[:1])])  # (N + 2, c, q)
+        n, c = self.steps, plan.lanes
+        eye = torch.eye(c, dtype=torch.float64, device=self.device).expand(n + 1, c, c)
+        keep, add = plan.refresh or (eye, eye[..., :1] * 0)
+        # Step and refresh in one. Row N, for the padding of windows, stays where it is.
+        self.a = torch.cat([keep[1:] @ plan.a, eye[:1]])  # (N + 1, c, c)
+        self.s = pad(keep[1:] @ plan.s, (0, 0, 0, 0, 0, 1))  # (N + 1, c, r)
+        self.b = pad(plan.b, (0, 0, 0, 1))  # (N + 1, r)
+        self.scale = pad((~plan.is_fixed).double(), (0, 1))  # (N + 1,)
+        self.add = pad(add, (0, 0, 0, 0, 0, 1))  # (N + 2, c, q)
         self.refreshed = self.add.flatten(1).any(1)  # (N + 2,) by the number of steps taken
         self.keep_first = keep[0]
+        self.reads = pad(eye[1:, 0] * 0 if plan.reads is None else plan.reads, (0, 0, 0, 1))  # (N + 1, c)
+        unbounded = torch.full_like(self.scale, torch.inf)
+        self.lowest, self.highest = plan.slopes or (-unbounded, unbounded)
         self.start_state = None if start is None else self.entries("start", start)
 
     @property
@@ -107,9 +114,23 @@ class StackedChain(VectorChain):
         return self.oracle(x, step)
 
     def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
-        step = step.clamp(max=self.steps - 1)  # padding
-        mean = self.plan.b[step][..., None] * prediction[..., None, :]  # (rows, w, r, d)
-        return Gaussian(mean.flatten(2), self.scale[step])
+        step = step.clamp(max=self.steps)  # padding
+        return Gaussian(self._pushing(prediction, step), self.scale[step])
+
+    def read(self, lanes: Tensor, step: Tensor) -> Tensor:
+        """What drafts of `step` (rows, w) lean along in lanes (rows, w, c, d), as if it were answers (rows, w, r d)."""
+        return self._pushing((self.reads[step][..., None] * lanes).sum(-2), step)
+
+    def _pushing(self, answer: Tensor, step: Tensor) -> Tensor:
+        """Answers (rows, w, d) as means of values (rows, w, r d)."""
+        return (self.b[step][..., None] * answer[..., None, :]).flatten(2)
+
+    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
+        if self.plan.reads is None:
+            return target
+        along = self.read(states.unflatten(-1, (-1, self.size)), step)
+        drafted = step[:, : draft.shape[1]]
+        return leaning(target, along, draft, self.highest[drafted], free, self.lowest[drafted])
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         lanes = torch.cat([recorded, last[:, None]], dim=1).unflatten(-1, (-1, self.size))
@@ -137,11 +158,34 @@ class StackedPaths(VectorPaths):
         return lanes.index_put((row, column), fresh, accumulate=True)
 
     def states(self, values: Tensor) -> Tensor:
-        width, chain = values.shape[1], self.chain
-        step = self.steps(width).clamp(max=chain.steps)
-        value = values.unflatten(-1, (-1, chain.size))  # (rows, w, r, d)
-        pushed = self.refresh(torch.matmul(chain.s[step], value), step + 1)  # (rows, w, c, d)
-        states = [self.lanes]
-        for i in range(width):
-            states.append(torch.baddbmm(pushed[:, i], chain.a[step[:, i]], states[-1]))
-        return torch.stack(states, dim=1).flatten(2)
+        if self.rolled is not None and self.rolled[0] is values:
+            return self.rolled[1]
+        step = self._next(values.shape[1])
+        return self._rolled(self.chain.a[step], step, values).flatten(2)
+
+    def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        if not isinstance(draft, Gaussian) or draft.slope is None or draft.anchor is None:
+            return super().follow(draft, noise)
+        step, slope = self._next(noise.shape[1]), draft.slope.nan_to_num(0.0)[..., None]
+        unmoved = draft.mean - slope * draft.anchor
+        # A draft that leans answers linearly, so the lanes go on linearly: what it reads of them pushes them.
+        push = slope * (self.chain.s[step] @ self.chain.b[step][..., None])[..., 0]  # (rows, w, c)
+        a = self.chain.a[step] + push[..., None] * self.chain.reads[step][..., None, :]
+        rolled = self._rolled(a, step, torch.addcmul(unmoved, draft.scale[..., None], noise))
+        mean = torch.addcmul(unmoved, slope, self.chain.read(rolled[:, :-1], step))
+        guess, followed = super().follow(Gaussian(mean, draft.scale), noise)
+        self.rolled = guess, rolled.flatten(2)
+        return guess, followed
+
+    def _next(self, width: int) -> Tensor:
+        """The next steps (rows, w); N in the padding beyond the last."""
+        return self.steps(width).clamp(max=self.chain.steps)
+
+    def _rolled(self, a: Tensor, step: Tensor, values: Tensor) -> Tensor:
+        """The lanes X' = a X + S value, refreshed, one after another (rows, w + 1, c, d); `a` is (rows, w, c, c)."""
+        value = values.unflatten(-1, (-1, self.chain.size))  # (rows, w, r, d)
+        pushed = self.refresh(torch.matmul(self.chain.s[step], value), step + 1)  # (rows, w, c, d)
+        lanes = [self.lanes]
+        for i in range(values.shape[1]):
+            lanes.append(torch.baddbmm(pushed[:, i], a[:, i], lanes[-1]))
+        return torch.stack(lanes, dim=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import final
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -25,7 +25,12 @@ class StackedPlan:
     become R_k X + T_k zeta with zeta (q, d) standard normal, fresh, and no business of the oracle.
 
     `start` holds the standard deviation of each lane before anything else happens, `final` what a sample is of the last
-    lanes: weights (c,) for one vector, or a matrix (outputs, c). Everything is kept in float64.
+    lanes: weights (c,) for one vector, or a matrix (outputs, c).
+
+    `reads` lets drafts lean (see `Coupled.secant`): weights of the lanes whose sum an answer mostly follows. The answer
+    of step k is then drafted at other lanes by a slope times how far sum_j reads_kj X_j has moved, and `slopes` holds
+    the lowest and the highest slope that may be, where they are known. Neither changes the law; both may save rounds.
+    Everything is kept in float64.
     """
 
     a: Tensor  # (N, c, c)
@@ -36,10 +41,13 @@ class StackedPlan:
     final: Tensor  # (c,) or (outputs, c)
     refresh: tuple[Tensor, Tensor] | None = None
     fixed: Tensor | None = None  # (N,) bool
+    reads: Tensor | None = None  # (N, c)
+    slopes: tuple[Tensor, Tensor] | None = None  # (N,), (N,)
 
     def __post_init__(self) -> None:
-        for name in ("a", "b", "s", "start", "final"):
-            self._set(name, torch.as_tensor(getattr(self, name), dtype=torch.float64))
+        for name in ("a", "b", "s", "start", "final", "reads"):
+            if getattr(self, name) is not None:
+                self._set(name, torch.as_tensor(getattr(self, name), dtype=torch.float64))
         if self.a.dim() != 3 or not self.a.numel():
             raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
         if self.b.dim() != 2 or not self.b.numel():
@@ -57,6 +65,13 @@ class StackedPlan:
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
+        if self.reads is not None:
+            self._check("reads", self.reads, (n, c))
+        if self.slopes is not None:
+            low, high = (torch.as_tensor(slope, dtype=torch.float64) for slope in self.slopes)
+            if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
+                raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
+            self._set("slopes", (low, high))
         if self.fixed is not None:
             self._set("fixed", torch.as_tensor(self.fixed))
             if self.fixed.shape != (n,) or self.fixed.dtype != torch.bool:
@@ -83,10 +98,11 @@ class StackedPlan:
 
     def to(self, device: torch.device) -> StackedPlan:
         """The same plan with its tensors on another device."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in moved.items()}
-        if self.refresh is not None:
-            moved["refresh"] = tuple(table.to(device) for table in self.refresh)
+        tensors = ("a", "b", "s", "start", "final", "fixed", "reads")
+        moved: dict[str, Any] = {name: getattr(self, name) for name in tensors}
+        moved = {name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()}
+        for name, pair in (("refresh", self.refresh), ("slopes", self.slopes)):
+            moved[name] = None if pair is None else (pair[0].to(device), pair[1].to(device))
         return replace(self, **moved)
 
     def _set(self, name: str, value: object) -> None:
