@@ -185,8 +185,8 @@ def _line(axes: Axes, cells: Sequence[Mapping[str, Any]]) -> None:
 
 
 @contextmanager
-def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure that is saved at the end. It is made without pyplot: no window, no global state."""
+def canvas(path: str | Path | None, width: float, height: float) -> Iterator[Figure]:
+    """A figure that is saved at the end, if it has a path. It is made without pyplot: no window, no global state."""
     check()
     import matplotlib
     from matplotlib.figure import Figure
@@ -194,4 +194,5 @@ def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
     with matplotlib.rc_context(_LOOK):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        figure.savefig(path)
+        if path is not None:
+            figure.savefig(path)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.history import History
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from drawahead.pages import Film, Gallery
 
 _LISTS = ("widths", "committed", "sample_rounds")
 
@@ -113,6 +120,32 @@ class Report:
         return cls(
             **values, history=History(widths, committed, [(torch.arange(len(rounds)), torch.tensor(rounds))], steps)
         )
+
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str = "",
+        samples: Gallery | Tensor | Sequence[str] | None = None,
+        film: Film | None = None,
+        about: Mapping[str, object] | None = None,
+        note: str = "",
+    ) -> str:
+        """This report as one HTML page that needs nothing else; written to `path` if one is given.
+
+        samples: what to show of them, as `drawahead.pages.gallery` makes it, or images, numbers (number, ...) or texts.
+        film: how some came about, as `drawahead.pages.film` makes it. about: more lines for the configuration. note:
+        what readers should be warned of. `drawahead.pages.page` does all of it for a result.
+        """
+        from drawahead.pages import document  # pages look at everything: they come last
+
+        return document(self, path, title=title, samples=samples, film=film, about=about, note=note)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """This report as a matplotlib figure, saved to `path` if one is given; needs the extra `plots`."""
+        from drawahead.pages.figure import report_figure
+
+        return report_figure(self, path)
 
     def __str__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"

@@ -1,0 +1,120 @@
+"""One HTML page that holds all it needs: it asks no server for anything, and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.pages import summary
+from drawahead.pages.film import Film
+from drawahead.pages.gallery import Gallery, as_gallery
+from drawahead.report import Report
+
+_SCRIPTS = ("draw.js", "charts.js", "pictures.js", "film.js", "page.js")
+
+
+def document(
+    report: Report,
+    path: str | Path | None = None,
+    *,
+    title: str = "",
+    samples: Gallery | Tensor | Sequence[str] | None = None,
+    film: Film | None = None,
+    about: Mapping[str, object] | None = None,
+    note: str = "",
+) -> str:
+    """The page about a report; see `Report.to_html`."""
+    if film is not None and not isinstance(film, Film):
+        raise InputError(f"film must be what drawahead.pages.film gives, not {type(film).__name__}")
+    shown = None if samples is None else as_gallery(samples, report)
+    data = summary.charts(report) | {"film": None if film is None else film.to_dict()}
+    style, script = _part("page.css"), "\n".join(map(_part, _SCRIPTS))
+    page = Template(_part("page.html")).substitute(
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        data=embedded(data),
+        title=escape(title or "drawahead"),
+        eyebrow=escape(title),
+        headline=escape(summary.headline(report)),
+        sentences=escape(" ".join(summary.sentences(report))),
+        note=escape(note),
+        figures="".join(map(_figure, summary.figures(report))),
+        samples="" if shown is None else shown.html(),
+        samples_note=_samples_note(shown),
+        without_samples="" if shown is not None and shown.shown else "hidden",
+        without_film="" if film is not None else "hidden",
+        about="".join(_row(name, value) for name, value in _configuration(report, about or {}).items()),
+    )
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8")
+    return page
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element or begin another."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))  # ASCII only
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _policy(style: str, script: str) -> str:
+    """Only this style and this script, and only pictures inside the page; nothing is loaded from anywhere."""
+    return (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _part(name: str) -> str:
+    return files("drawahead.pages").joinpath("parts", name).read_text(encoding="utf-8").strip()
+
+
+def _figure(figure: summary.Figure) -> str:
+    remark = f"<small>{escape(figure.remark)}</small>" if figure.remark else ""
+    return f"<div><dt>{escape(figure.name)}</dt><dd>{escape(figure.value)} {remark}</dd></div>"
+
+
+def _samples_note(gallery: Gallery | None) -> str:
+    if gallery is None or len(gallery.shown) == gallery.total:
+        return ""
+    return f"The first {len(gallery.shown)} of {gallery.total:,}."
+
+
+def _configuration(report: Report, about: Mapping[str, object]) -> dict[str, object]:
+    import drawahead
+
+    return {
+        "sampler": report.sampler,
+        **({"chosen because": report.choice} if report.choice else {}),
+        "exact": "yes" if report.exact else "no",
+        "seed": report.seed,
+        "samples": report.num_samples,
+        "steps a sample": report.steps,
+        **({"queries to choose": report.probes} if report.probes else {}),
+        **({"candidates": report.candidates} if report.candidates else {}),
+        **about,
+        "page made with": f"drawahead {drawahead.__version__}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}",
+    }
+
+
+def _row(name: str, value: object) -> str:
+    return f"<tr><th scope=row>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"

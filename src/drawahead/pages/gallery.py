@@ -1,0 +1,102 @@
+"""The samples on a page."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, final
+
+from torch import Tensor
+
+from drawahead.chains import Chain
+from drawahead.denoisers import DenoisingTarget
+from drawahead.errors import InputError, whole
+from drawahead.oracles import TokenOracle
+from drawahead.pages.pictures import Letters, Picture
+from drawahead.pages.vectors import Images, Vectors, View, is_image
+from drawahead.pages.views import Texts, view_of
+from drawahead.report import Report
+from drawahead.sample import Result, as_chain
+
+Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+
+
+@final
+@dataclass(frozen=True)
+class Shown:
+    """One sample on a page."""
+
+    number: int
+    rounds: int | None
+    picture: Picture
+
+
+@final
+@dataclass(frozen=True)
+class Gallery:
+    """The first samples of a run, as they look."""
+
+    shown: tuple[Shown, ...]
+    total: int
+    """How many samples there are."""
+
+    def html(self) -> str:
+        """A figure for each sample, its number and rounds below it."""
+        return "".join(_figure(sample) for sample in self.shown)
+
+
+def gallery(target: Target, result: Result, samples: int | None = None, *, view: View | None = None) -> Gallery:
+    """The first `samples` of a result (None: as many as suit a page), as `view` shows them.
+
+    target: what they were drawn from. view: None takes the one that suits the target.
+    """
+    view = view or view_of(as_chain(target))
+    most = view.shown if samples is None else whole("samples", samples, 0)
+    report = result.report
+    # A result may hold only the first samples of a long job, of which the report tells everything.
+    rows = zip(result.numbers.tolist(), report.sample_rounds, result.samples, strict=False)
+    shown = (Shown(number, rounds, view.picture(sample)) for number, rounds, sample in itertools.islice(rows, most))
+    return Gallery(tuple(shown), report.num_samples)
+
+
+def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gallery:
+    """Samples that come without their target: images by their shape, other numbers as they are, texts as text."""
+    if isinstance(samples, Gallery):
+        return samples
+    if isinstance(samples, Tensor):
+        if samples.dim() < 2:
+            raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
+        return suiting(samples, len(samples), report)
+    if isinstance(samples, str) or not all(isinstance(text, str) for text in samples):
+        raise InputError("samples must be a gallery (drawahead.pages.gallery), a tensor or a list of texts")
+    return _numbered([Letters(tuple(text)) for text in samples[: Texts.shown]], len(samples), report)
+
+
+def suiting(samples: Tensor, total: int, report: Report, view: View | None = None, most: int | None = None) -> Gallery:
+    """The first of `total` samples, as `view` shows them, or as suits their shape."""
+    view = view or _view_of(samples)
+    pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else whole("samples", most, 0)]]
+    return _numbered(pictures, total, report)
+
+
+def _view_of(samples: Tensor) -> View:
+    if not samples.is_floating_point():
+        return Texts(lambda sample: [str(token) for token in sample.flatten().tolist()])
+    return Images() if is_image(samples.shape[1:]) else Vectors()
+
+
+def _numbered(pictures: Sequence[Picture], total: int, report: Report) -> Gallery:
+    """Pictures of the first samples; their rounds are told if there are as many samples as the report has."""
+    rounds = report.sample_rounds if len(report.sample_rounds) == total else [None] * total
+    shown = (Shown(i, taken, picture) for i, (taken, picture) in enumerate(zip(rounds, pictures, strict=False)))
+    return Gallery(tuple(shown), total)
+
+
+def _figure(sample: Shown) -> str:
+    rounds = "" if sample.rounds is None else f"{sample.rounds} round{'s' * (sample.rounds != 1)}"
+    caption = f"<span>sample {sample.number}</span> <span>{rounds}</span>"
+    label = f"sample {sample.number}" + (f", drawn in {rounds}" if rounds else "")
+    kind = escape(type(sample.picture).__name__.lower())
+    return f'<figure class="sample {kind}">{sample.picture.html(label)}<figcaption>{caption}</figcaption></figure>'

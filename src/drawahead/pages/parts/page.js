@@ -1,0 +1,29 @@
+// Everything on the page, from its data.
+
+/** A list to choose one of several samples from; hidden where there is no choice. */
+function chooser(label, samples, choose) {
+  label.hidden = samples.length < 2;
+  const select = label.querySelector("select");
+  select.replaceChildren();
+  for (const [i, sample] of samples.entries()) element(select, "option", "", sample.number).value = i;
+  select.addEventListener("change", () => choose(Number(select.value)));
+}
+
+/** Fill a section, or hide it if there is nothing to show. */
+function fill(id, there, paint) {
+  const section = document.getElementById(id);
+  section.hidden = !there;
+  if (there) paint(section.querySelector(".chart"), section);
+}
+
+const data = JSON.parse(document.getElementById("data").textContent);
+if (data.film) playFilm(document.getElementById("film"), data.film);
+fill("speculation", data.traced.length, (host, section) => {
+  const draw = (i) => speculation(host, data.steps, data.traced, i);
+  chooser(section.querySelector("label"), data.traced, draw);
+  section.querySelector("p span").hidden = data.traced.length < 2;
+  draw(0);
+});
+fill("rounds", data.rounds.count, (host) => roundBars(host, data.rounds));
+fill("compared", data.compared.length, (host) => comparison(host, data.compared));
+fill("spread", data.spread, (host) => spreadBars(host, data.spread));

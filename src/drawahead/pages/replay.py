@@ -1,0 +1,100 @@
+"""A few samples drawn again, to see where they stood after every round: sample i of a seed and sampler is the same."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead import samplers
+from drawahead.chains import Chain
+from drawahead.chains.base import Paths, Tally
+from drawahead.chains.tokens import TokenPaths
+from drawahead.errors import InputError
+from drawahead.executors import Local
+from drawahead.oracles import HIDDEN
+from drawahead.rounds import Engine
+from drawahead.samplers import Sampler, Separated
+
+
+@final
+@dataclass
+class Replay:
+    """Samples drawn again, by number."""
+
+    progress: dict[int, list[int]] = field(default_factory=dict)
+    """Steps committed after each round, from 0 on."""
+    values: dict[int, Tensor] = field(default_factory=dict)
+    """The finished sample."""
+    settled: dict[int, Tensor] = field(default_factory=dict)
+    """Of tokens that `Separated` draws: the round after which each position is known (n,)."""
+
+
+def replay(chain: Chain, sampler: Sampler, seed: int, numbers: Sequence[int]) -> Replay:
+    """Draw these samples again."""
+    engine, seen = Engine(Local()), Replay({number: [0] for number in numbers})
+    with torch.no_grad():
+        started = sampler.threads(chain, seed, list(numbers), Tally())
+        try:
+            for paths, thread in started:
+                if isinstance(sampler, Separated) and isinstance(paths, TokenPaths):
+                    _hide(paths, seen)
+                engine.spawn(thread)
+            while not engine.idle:
+                engine.round()
+                for paths, _ in started:
+                    _look(paths, engine.rounds, seen)
+        finally:
+            engine.close()
+    return seen
+
+
+def sampler_named(text: str) -> Sampler:
+    """The sampler that a report names: its repr, read back. Nothing in it is executed."""
+    try:
+        return _read(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{text!r} does not tell which sampler drew these samples: give sampler=") from None
+
+
+def _read(node: ast.expr) -> Sampler:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
+        raise ValueError("not the repr of a sampler")
+    kinds: dict[str, Callable[..., Sampler]] = {"Separated": Separated}
+    kinds |= {kind.__name__: kind for kind in samplers.SAMPLERS.values()}
+    if node.func.id not in kinds:
+        raise ValueError("not a sampler that comes with drawahead")
+    return kinds[node.func.id](**{str(keyword.arg): _setting(keyword.value) for keyword in node.keywords})
+
+
+def _setting(node: ast.expr) -> object:
+    return _read(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
+
+
+def _hide(paths: TokenPaths, seen: Replay) -> None:
+    """What is not known yet is marked, so that it can be told when it is. `Separated` reads none of it."""
+    paths.tokens = torch.where(paths.rank < 0, paths.tokens, HIDDEN)
+    for number, rank in zip(paths.sample.tolist(), paths.rank, strict=True):
+        seen.settled[number] = torch.where(rank < 0, 0, -1)
+
+
+def _look(paths: Paths, rounds: int, seen: Replay) -> None:
+    """Note where the rows of these paths stand after a round."""
+    for row, number in enumerate(paths.sample.tolist()):
+        seen.progress[number].append(int(paths.position[row]))
+        if number in seen.settled and isinstance(paths, TokenPaths):
+            new = (paths.tokens[row] != HIDDEN) & (seen.settled[number] < 0)
+            seen.settled[number][new.cpu()] = rounds
+    for numbers, lengths, values in paths.finished:
+        for number, length, value in zip(numbers.tolist(), lengths.tolist(), values, strict=True):
+            if number in seen.values:
+                continue
+            seen.values[number] = value
+            if length:
+                seen.progress[number].append(length)
+            if number in seen.settled:
+                seen.settled[number][seen.settled[number] < 0] = rounds

@@ -1,0 +1,146 @@
+"""A report in words and figures, and the numbers that a page draws."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from drawahead.report import Report
+
+_TIMES = "\N{MULTIPLICATION SIGN}"
+BARS = 240
+"""The most bars of a chart: where there are more rounds, a bar stands for several."""
+
+
+@final
+@dataclass(frozen=True)
+class Figure:
+    """A number that a page shows large."""
+
+    value: str
+    name: str
+    remark: str = ""
+
+
+def headline(report: Report) -> str:
+    """The outcome in one sentence."""
+    if not report.sample_rounds:
+        return "No sample was finished."
+    if not report.mean_rounds or not report.steps:
+        return "There was nothing to draw: every position was known."
+    fewer, rounds = times_fewer(report), short(report.mean_rounds)
+    opening = f"{report.steps:,} step{'s' * (report.steps != 1)} in {rounds} round{'s' * (rounds != '1')}"
+    if fewer < 1.05:
+        return f"{opening} a sample: as many as one by one."
+    return f"{opening} a sample, {short(fewer)} times fewer."
+
+
+def sentences(report: Report) -> list[str]:
+    """What the outcome means, and what it cost."""
+    law = "the samples have the law of drawing one by one" if report.exact else "these samples have another law"
+    if not report.sample_rounds:
+        return []
+    said = [f"{'Exact' if report.exact else 'Not exact'}: {law}."]
+    if not report.mean_rounds or not report.steps:
+        return said
+    more = report.queries_per_sample / report.steps
+    asked = f"The model was asked {short(report.queries_per_sample)} queries a sample"
+    if more > 1.005:
+        said.append(f"{asked}, where one by one asks {report.steps:,}: {short(more)} times as many.")
+    else:
+        said.append(f"{asked}, no more than one by one.")
+    if report.passes < report.queries:
+        passes = short(report.passes / report.num_samples)
+        said.append(f"One pass answers a whole path, so they took {passes} passes a sample.")
+    return said
+
+
+def figures(report: Report) -> list[Figure]:
+    """The numbers to look at first."""
+    if not report.sample_rounds:
+        return [Figure("0", "samples finished"), Figure(f"{report.rounds:,}", "rounds")]
+    shown = [
+        Figure(f"{report.num_samples:,}", f"sample{'s' * (report.num_samples != 1)}", f"{report.steps:,} steps each"),
+        Figure(short(report.mean_rounds), "rounds a sample", f"{report.rounds:,} in all"),
+    ]
+    if report.steps:
+        more = report.queries_per_sample / report.steps
+        shown.append(Figure(f"{short(more)}{_TIMES}", "queries", f"{report.queries:,} in all"))
+    if times_fewer(report) >= 1.05:
+        shown.insert(
+            2, Figure(f"{short(times_fewer(report))}{_TIMES}", "fewer rounds", f"than {report.steps:,} one by one")
+        )
+    if report.drafted:
+        shown.append(Figure(f"{report.acceptance:.0%}", "of drafts kept", f"{report.drafted:,} drafted"))
+    shown.append(Figure(seconds(report.seconds), "wall-clock", f"{seconds(report.oracle_seconds)} of it the model"))
+    return shown
+
+
+def charts(report: Report) -> dict[str, Any]:
+    """The numbers behind the charts, ready for json.dumps."""
+    return {
+        "steps": report.steps,
+        "traced": [_trace(number, steps) for number, steps in report.progress.items() if len(steps) > 1],
+        "rounds": _rounds(report.widths, report.committed),
+        "compared": _compared(report),
+        "spread": _spread(report.sample_rounds),
+    }
+
+
+def times_fewer(report: Report) -> float:
+    """How many times fewer rounds a sample took than steps (NaN if there is none)."""
+    return report.steps / report.mean_rounds if any(report.sample_rounds) else math.nan
+
+
+def short(value: float) -> str:
+    """A number as people write it: no digits that say nothing."""
+    if not math.isfinite(value):
+        return "?"
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 2 else 2
+    return f"{value:,.{digits}f}"
+
+
+def seconds(value: float) -> str:
+    """A time as people write it."""
+    return f"{short(value)} s" if value >= 1 else f"{1000 * value:.0f} ms"
+
+
+def _trace(number: int, steps: Sequence[int]) -> dict[str, Any]:
+    """Steps committed after every `every` rounds, the last round always among them."""
+    every = -(-(len(steps) - 1) // BARS)
+    kept = [*steps[:-1:every], steps[-1]]
+    return {"number": number, "every": every, "rounds": len(steps) - 1, "committed": kept}
+
+
+def _rounds(widths: Sequence[int], committed: Sequence[int]) -> dict[str, Any]:
+    """Queries and committed steps, mean a round, of every `every` rounds."""
+    count = min(len(widths), len(committed))
+    every = max(1, -(-count // BARS))
+    parts = [slice(i, min(i + every, count)) for i in range(0, count, every)]
+    means = [[sum(of[part]) / (part.stop - part.start) for of in (widths, committed)] for part in parts]
+    return {"every": every, "count": count, "queries": [q for q, _ in means], "committed": [c for _, c in means]}
+
+
+def _compared(report: Report) -> list[dict[str, Any]]:
+    if not report.sample_rounds or not report.steps:
+        return []
+    pairs = [("rounds a sample", report.mean_rounds), ("queries a sample", report.queries_per_sample)]
+    return [
+        {"name": name, "sequential": report.steps, "drawahead": value, "told": [f"{report.steps:,}", short(value)]}
+        for name, value in pairs
+    ]
+
+
+def _spread(rounds: Sequence[int]) -> dict[str, Any] | None:
+    """How many samples took how many rounds; None where there is nothing to spread."""
+    if len(rounds) < 2:
+        return None
+    low, high = min(rounds), max(rounds)
+    size = -(-(high - low + 1) // 40)
+    counted = Counter((taken - low) // size for taken in rounds)
+    counts = [counted[i] for i in range((high - low) // size + 1)]
+    mean = sum(rounds) / len(rounds)
+    return {"low": low, "size": size, "counts": counts, "mean": mean, "told": short(mean)}
