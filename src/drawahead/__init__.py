@@ -12,7 +12,7 @@ from drawahead.denoisers import (
     from_velocity,
 )
 from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
-from drawahead.executors import Local
+from drawahead.executors import Local, Ray, Replicas
 from drawahead.laws import Categorical, Gaussian
 from drawahead.noise import Noisy, NoisyDenoiser
 from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
@@ -21,6 +21,7 @@ from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
 from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
+from drawahead.verification import Verdict, verify
 
 __version__ = "0.1.0"
 
@@ -51,8 +52,10 @@ __all__ = [
     "NoisyDenoiser",
     "OUExponential",
     "Picard",
+    "Ray",
     "Recursive",
     "Rejection",
+    "Replicas",
     "Report",
     "Result",
     "Sampler",
@@ -65,6 +68,7 @@ __all__ = [
     "StochasticLocalization",
     "TokenChain",
     "TokenOracle",
+    "Verdict",
     "adapters",
     "ardiffusion",
     "from_data_prediction",
@@ -81,4 +85,5 @@ __all__ = [
     "speculative_rejection",
     "targets",
     "tilings",
+    "verify",
 ]

@@ -14,6 +14,8 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
+from drawahead.errors import InputError
+
 
 class Query(abc.ABC):
     """What a thread asks in one round: plain data, together with the oracle it is for."""
@@ -54,6 +56,14 @@ class Query(abc.ABC):
     @abc.abstractmethod
     def answer(self, cells: Tensor) -> object:
         """What the thread is sent, from the evaluation of all items."""
+
+    def take(self, start: int, stop: int) -> Self:
+        """Items start ... stop-1 as a query of their own, whose evaluation gives the same numbers."""
+        raise InputError(f"a {type(self).__name__} cannot be cut into shards: draw with Local() as the executor")
+
+    def on(self, oracle: Any) -> Self:
+        """The same question to another oracle, which gives the same answers, on that oracle's device."""
+        raise InputError(f"a {type(self).__name__} is for one oracle alone: draw with Local() as the executor")
 
 
 Thread = Generator[Any, Any, Any]

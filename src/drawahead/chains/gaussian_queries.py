@@ -70,6 +70,14 @@ class GaussianQuery(Query):
             )
         return flat
 
+    def take(self, start: int, stop: int) -> Self:
+        part = slice(start, stop)
+        sample, state, step = self.sample[part], self.state[part], self.step[part]
+        return replace(self, sample=sample, state=state, step=step, count=self.count[:0], free=None)
+
+    def on(self, oracle: VectorChain) -> Self:
+        return replace(self, oracle=oracle, state=self.state.to(oracle.device))
+
     def answer(self, cells: Tensor) -> GaussianAnswer:
         return GaussianAnswer(self, cells)
 

@@ -122,6 +122,33 @@ class TokenQuery(Query):
             )
         return rows.to(torch.float64) - total[:, None]
 
+    def take(self, start: int, stop: int) -> Self:
+        if self.oracle.one_pass:
+            return self.paths(start, stop)
+        first = int(self.row[start])
+        part = self.paths(first, int(self.row[stop - 1]) + 1)
+        skipped = start - int(torch.searchsorted(self.row, first))  # conditionings of the first path
+        kept = slice(skipped, skipped + stop - start)
+        return replace(part, row=part.row[kept], prefix=part.prefix[kept], reach=part.reach[kept])
+
+    def paths(self, start: int, stop: int) -> Self:
+        """Paths start ... stop-1 with all that is asked about them."""
+        low, high = torch.searchsorted(self.row, torch.tensor([start, stop])).tolist()
+        return replace(
+            self,
+            sample=self.sample[start:stop],
+            tokens=self.tokens[start:stop],
+            order=self.order[start:stop],
+            rank=self.rank[start:stop],
+            row=self.row[low:high] - start,
+            prefix=self.prefix[low:high],
+            reach=self.reach[low:high],
+        )
+
+    def on(self, oracle: TokenOracle) -> Self:
+        tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
+        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank)
+
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
         return TokenAnswer(self, cells, count, count.cumsum(0) - count)
@@ -210,6 +237,13 @@ class Reread(Query):
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         return self.query.reread(start, stop, self.prefix[start:stop], self.step[start:stop])
+
+    def take(self, start: int, stop: int) -> Self:
+        part = self.query.paths(start, stop)
+        return replace(self, query=part, prefix=self.prefix[start:stop], step=self.step[start:stop])
+
+    def on(self, oracle: TokenOracle) -> Self:
+        return replace(self, query=self.query.on(oracle))
 
     def answer(self, cells: Tensor) -> Categorical:
         return Categorical(cells.view(*self.step.shape, cells.shape[-1]))

@@ -1,5 +1,7 @@
-"""Where the oracle runs. An executor knows the query protocol of `rounds` and nothing else."""
+"""Where the oracle runs: here, on several devices of this machine, or on a cluster."""
 
 from drawahead.executors.local import Local
+from drawahead.executors.ray import Ray
+from drawahead.executors.replicas import Replicas
 
-__all__ = ["Local"]
+__all__ = ["Local", "Ray", "Replicas"]

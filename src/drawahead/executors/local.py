@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Tensor
 
-from drawahead.errors import whole
+from drawahead.executors.chunks import CHUNK_BYTES, Chunks, Notes
 from drawahead.rounds import Query
 
 
 @final
-@dataclass(frozen=True)
 class Local:
-    """One process, one oracle. A round is split into chunks of at most `max_batch_size` items.
+    """One process, one device. A round is split into chunks of at most `max_batch_size` items.
 
     Without a limit a chunk is as large as `chunk_bytes` of working memory allow. Chunks never change the number of
-    rounds: they are parts of one.
+    rounds: they are parts of one. Where the oracle runs out of memory, chunks are halved from there on.
     """
 
-    max_batch_size: int | None = None
-    chunk_bytes: int = 128 * 2**20
+    def __init__(self, max_batch_size: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._chunks = Chunks(max_batch_size, chunk_bytes)
+        self._notes = Notes()
 
-    def __post_init__(self) -> None:
-        if self.max_batch_size is not None:
-            whole("max_batch_size", self.max_batch_size, 1)
+    def __repr__(self) -> str:
+        return f"Local(max_batch_size={self._chunks.max_batch_size}, chunk_bytes={self._chunks.chunk_bytes})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong on the way and was dealt with."""
+        return self._notes.texts
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         by_oracle: dict[int, list[int]] = {}
@@ -36,12 +38,12 @@ class Local:
         answers: dict[int, Tensor] = {}
         for members in by_oracle.values():
             group = [queries[i] for i in members]
-            merged = type(group[0]).merge(group) if len(group) > 1 else group[0]
-            parts = self._evaluate(merged).split([query.cells for query in group])
+            parts = self._chunks.evaluate(merged(group)).split([query.cells for query in group])
             answers.update(zip(members, parts, strict=True))
+        self._notes.tell("memory", self._chunks.note)
         return [answers[i] for i in range(len(queries))]
 
-    def _evaluate(self, query: Query) -> Tensor:
-        size = self.max_batch_size or max(1, self.chunk_bytes // max(1, query.item_bytes))
-        parts = [query.evaluate(i, min(i + size, len(query))) for i in range(0, len(query), size)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+def merged(queries: Sequence[Query]) -> Query:
+    """Queries for one oracle as one."""
+    return type(queries[0]).merge(queries) if len(queries) > 1 else queries[0]

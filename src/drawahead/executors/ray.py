@@ -1,0 +1,195 @@
+"""Answer a round on a Ray cluster: actors that hold replicas of the model, on as many machines as there are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain
+from drawahead.errors import InputError, whole
+from drawahead.executors.backend import Died, Raised
+from drawahead.executors.pool import Pool
+from drawahead.executors.shards import cut, joined, parted, replica_of
+from drawahead.executors.wire import Packed
+from drawahead.executors.worker import Make, Worker
+from drawahead.rounds import Query
+
+
+@final
+class Ray:
+    """A pool of Ray actors, each with a replica of the model; a round is cut into shards over them.
+
+    The driver needs no model and no GPU: draw from `chain`, which knows sizes and nothing else. What is sent is plain
+    arrays, never weights. A worker that dies is replaced and its shard sent again, a slow one's shard is also sent to
+    an idle one: the samples do not change.
+
+    make: builds the model in a worker: a function without arguments that returns an oracle, a denoising target or a
+        chain. It is pickled, once; what it needs must be importable in the workers.
+    workers: how many. cpus, gpus, resources: what Ray sets aside for each.
+    address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
+        machine, which ends with this object.
+    max_batch_size, min_batch_size: the most and the fewest items of a shard. With shards smaller than a worker's share
+        idle workers take more of them, which evens out workers of unequal speed.
+    retries: how many workers may die over a shard, one after another, before the round is given up. An error that the
+        oracle raises is never retried.
+    hedge: a shard that takes so many times longer than the others of its round is sent to an idle worker too.
+    timeout: seconds after which a busy worker is taken for hung, and replaced; None: never.
+    start_timeout: seconds that workers may take until they have built the model.
+    """
+
+    def __init__(
+        self,
+        make: Make,
+        workers: int,
+        *,
+        cpus: float = 1.0,
+        gpus: float = 0.0,
+        resources: Mapping[str, float] | None = None,
+        address: str | None = None,
+        max_batch_size: int | None = None,
+        min_batch_size: int = 1,
+        retries: int = 3,
+        hedge: float | None = 3.0,
+        timeout: float | None = None,
+        start_timeout: float = 600.0,
+    ) -> None:
+        if not callable(make):
+            raise InputError(f"make must be a function that builds the model in a worker, not {make!r}")
+        self.workers = whole("workers", workers, 1)
+        self.max_batch_size = None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
+        self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
+        _check("hedge", hedge, 1.0)
+        _check("timeout", timeout, 0.0)
+        self._ray = _imported()
+        self._own = not self._ray.is_initialized()
+        if self._own:
+            self._ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        try:
+            actors = _Actors(self._ray, make, {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources or {})})
+            self._pool = Pool(
+                actors,
+                self.workers,
+                retries=whole("retries", retries, 0),
+                hedge=hedge,
+                timeout=timeout,
+                start_timeout=start_timeout,
+            )
+        except BaseException:
+            self._shut_down()
+            raise
+        assert self._pool.chain is not None
+        self.chain: Chain = self._pool.chain
+        """What to draw from: the chain that `make` made, without its model."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Ray(workers={self.workers}, max_batch_size={self.max_batch_size}, min_batch_size={self.min_batch_size})"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong on the way and was dealt with."""
+        return self._pool.notes
+
+    @property
+    def replaced(self) -> int:
+        """How many workers died and were replaced."""
+        return self._pool.replaced
+
+    @property
+    def resent(self) -> int:
+        """How many shards were sent to a second worker because the first was slow."""
+        return self._pool.resent
+
+    def answer(self, queries: Sequence[Query]) -> list[Tensor]:
+        query = joined(queries, [replica_of(self.chain)])
+        workers = 1 if query.at_once else self.workers
+        shards = cut(len(query), workers, self.min_batch_size, self.max_batch_size)
+        parts = self._pool.run([Packed.of(query.take(*ends)) for ends in shards])
+        return parted(torch.from_numpy(np.concatenate(parts)), queries)
+
+    def close(self) -> None:
+        """End the workers, and Ray itself if it was started here."""
+        self._pool.close()
+        self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._own and self._ray.is_initialized():
+            self._ray.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@final
+class _Actors:
+    """The pool's workers as Ray actors."""
+
+    def __init__(self, ray: Any, make: Make, options: dict[str, Any]) -> None:
+        self._ray = ray
+        self._options = options
+        self._class = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **options)
+        try:
+            self._make = ray.put(make)  # stored once, however many workers fetch it
+        except TypeError as error:
+            raise InputError(f"make cannot be sent to the workers: {error}; define it in a module they have") from error
+
+    def start(self) -> Any:
+        return self._class.remote()
+
+    def build(self, worker: Any) -> Any:
+        return worker.build.remote(self._make)
+
+    def evaluate(self, worker: Any, shard: Packed) -> Any:
+        return worker.evaluate.remote(shard)
+
+    def wait(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
+        ended, rest = self._ray.wait(list(tasks), num_returns=1, timeout=seconds)
+        if ended and rest:
+            ended += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return list(ended)
+
+    def result(self, task: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(task)
+        except errors.RayTaskError as error:
+            raise Raised from error.cause if isinstance(error.cause, Exception) else error
+        except errors.RayError as error:
+            raise Died(" ".join(str(error).split("\n")[0].split()) or type(error).__name__) from error
+
+    def stop(self, worker: Any) -> None:
+        self._ray.kill(worker)
+
+    def resources(self) -> str:
+        need = ", ".join(f"{name} {amount}" for name, amount in self._options.items() if amount)
+        free = self._ray.available_resources()
+        have = ", ".join(f"{name} {free.get(name, 0):g} of {total:g}" for name, total in _counted(self._ray))
+        return f"each needs {need or 'nothing'}; free in the cluster: {have}"
+
+
+def _counted(ray: Any) -> list[tuple[str, float]]:
+    return [(name, total) for name, total in sorted(ray.cluster_resources().items()) if ":" not in name]
+
+
+def _imported() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise InputError("the Ray executor needs Ray: pip install 'drawahead[ray]'") from error
+
+
+def _check(name: str, value: float | None, least: float) -> None:
+    if value is not None and not (isinstance(value, int | float) and value > least):
+        raise InputError(f"{name} must be None or a number above {least:g}, not {value!r}")
