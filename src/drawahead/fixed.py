@@ -10,7 +10,9 @@ where the samples stand, once a round. The algorithm is that of `Coupled`, by th
 from __future__ import annotations
 
 import abc
+import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast, final
 
 import torch
@@ -98,7 +100,8 @@ class FixedBatch(abc.ABC):
 
     def _captured(self, work: Callable[[], None]) -> Any:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):  # graphs leave nothing behind that another might overwrite
+        # Graphs leave nothing behind that another might overwrite.
+        with _no_garbage_collection(), torch.cuda.graph(graph, pool=self.pool):
             work()
         self.pool = self.pool or graph.pool()
         return graph
@@ -116,7 +119,7 @@ class FixedBatch(abc.ABC):
         kept, values = self.sampler.judge(Window(followed, target, guess, noise, uniform, noise[:, :0], width))
         if ahead or window:
             self.redraft(kept[:, None] + self.columns[1 : 1 + (ahead or window)], width)
-        self.advance(values, kept, torch.minimum(kept + 1, paths.length - paths.position))
+        self.advance(values, torch.minimum(kept + 1, paths.length - paths.position))  # 0 where a row has ended
 
     @property
     @abc.abstractmethod
@@ -154,8 +157,8 @@ class FixedBatch(abc.ABC):
         drafts) of this round, or the one at the row's `width` for what lies beyond."""
 
     @abc.abstractmethod
-    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
-        """Move each row on by its first `count` values, in place: `kept` + 1, or 0 where a row has ended."""
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        """Move each row on by its first `count` values, in place."""
 
 
 @final
@@ -218,7 +221,7 @@ class FixedGaussians(FixedBatch):
         x = states.flatten(0, 1).view(-1, *chain.shape).to(chain.dtype)
         prediction = chain.denoiser(x, steps.flatten())
         flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double()).view(states.shape)
-        self.bad.logical_or_(~flat.isfinite().all())
+        self.bad.logical_or_(~(flat.abs().amax() < torch.inf))  # so also where it is NaN
         target = chain.law(flat, steps, own.free)
         slope = None
         if self.sampler.secant:
@@ -235,16 +238,17 @@ class FixedGaussians(FixedBatch):
         self._mean[:, :drafts] = law.mean
         self._scale[:, :drafts] = law.scale
         if slope is not None:
-            self._slope[:, :drafts] = torch.where(beyond, torch.nan, slope[self.index, at])
+            self._slope[:, :drafts] = slope[self.index, at].masked_fill_(beyond, torch.nan)
             self._anchor[:, :drafts] = states[self.index, at]
 
-    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
-        """The states up to `kept` are those of the guess; one more step follows them."""
+    def advance(self, values: Tensor, count: Tensor) -> None:
+        """The first `count` states are those of the guess; one more step follows them."""
         own, states = self.own, self._answered[1]
-        index, last = self.index[:, 0], torch.where(count > 0, kept, 0)
+        index, last = self.index[:, 0], (count - 1).clamp(min=0)
         step = (own.position + last).clamp(max=self.chain.steps - 1)
         onward = torch.addcmul(values[index, last], self.own.plan.a[step][:, None], states[index, last])
-        onward = own.overwritten(onward[:, None], step[:, None] + 1)[:, 0]
+        if own.known is not None:
+            onward = own.overwritten(onward[:, None], step[:, None] + 1)[:, 0]
         for column, wanted in enumerate(self.chain.record):
             passed = (own.position < wanted) & (wanted <= own.position + count)
             at = wanted - own.position
@@ -335,10 +339,22 @@ class FixedTokens(FixedBatch):
         at = torch.where(column <= width[:, None], column, beyond).clamp_(max=self._answered.shape[1] - 1)
         self._rows_ahead[:, : column.shape[1]] = self._answered[self.index, at]
 
-    def advance(self, values: Tensor, kept: Tensor, count: Tensor) -> None:
+    def advance(self, values: Tensor, count: Tensor) -> None:
         unused = self.columns[: values.shape[1]] >= count[:, None]
         self._padded.scatter_(1, self._written.masked_fill_(unused, self.oracle.length), values)
         self.own.position.add_(count)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """An old graph that is freed while another is captured spoils it; a dropped model's may wait to be found."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _stretches(rows: int, steps: int, size: int, device: torch.device) -> Iterator[tuple[int, Tensor]]:
