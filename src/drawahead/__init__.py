@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, ardiffusion, jobs, networks, rtk, samplers, schedules, targets, tilings
+from drawahead import adapters, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
 from drawahead.denoisers import (
     CountingDenoiser,
@@ -77,6 +77,7 @@ __all__ = [
     "from_velocity",
     "jobs",
     "networks",
+    "pages",
     "rejection",
     "rtk",
     "sample",
