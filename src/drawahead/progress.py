@@ -51,36 +51,38 @@ class Standing:
         """Of all steps, those committed."""
         return self.committed / (self.num_samples * self.steps) if self.steps else 0.0
 
-    def __str__(self) -> str:
+    def parts(self) -> list[str]:
+        """In words."""
+        rate = (self.committed - self.earlier) / self.seconds if self.seconds else 0.0
         parts = [
             f"{self.done}/{self.num_samples} samples",
-            f"{self.share:.0%} of steps",
+            f"steps {self.share:.0%}" + (f" ({_short(rate)}/s)" if rate else ""),
             f"round {self.rounds}",
             f"{_short(self.queries)} queries",
         ]
-        rate = (self.committed - self.earlier) / self.seconds if self.seconds else 0.0
         if rate:
-            left = (self.num_samples * self.steps - self.committed) / rate
-            parts += [f"{_short(rate)} steps/s", f"{_clock(left)} left"]
-        return ", ".join(parts)
+            parts.append(f"{_clock((self.num_samples * self.steps - self.committed) / rate)} left")
+        return parts
+
+
+Show = Callable[[float, list[str]], None]
+"""Shows the share of the work that is done, and words about it."""
 
 
 @contextmanager
-def bar(stream: TextIO | None = None) -> Iterator[Callable[[Standing], None]]:
-    """A line on stderr; what it gives is called as often as there is something new, and shows it.
+def bar(stream: TextIO | None = None) -> Iterator[Show]:
+    """A line on stderr; what it gives may be called as often as there is something new.
 
     It is shown on a terminal and in a notebook. Where output goes to a file or a pipe, as in continuous integration,
     nothing is written. The line is gone when the work is done, or is interrupted.
     """
     to = sys.stderr if stream is None else stream
     if not visible(to):
-        yield lambda _: None
+        yield lambda share, parts: None
         return
 
-    def show(standing: Standing) -> None:
-        full = round(_CELLS * min(1.0, standing.share))
-        line = f"[{'#' * full}{'.' * (_CELLS - full)}] {standing}"
-        to.write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+    def show(share: float, parts: list[str]) -> None:
+        to.write("\r" + line(share, parts, shutil.get_terminal_size().columns - 1) + "\x1b[K")
         to.flush()
 
     try:
@@ -90,24 +92,35 @@ def bar(stream: TextIO | None = None) -> Iterator[Callable[[Standing], None]]:
         to.flush()
 
 
+def line(share: float, parts: list[str], width: int) -> str:
+    """The parts, as many as fit, the first and the last before those between; and a bar, if there is room for one."""
+    while len(", ".join(parts)) > width and len(parts) > 2:
+        parts = [*parts[:-2], parts[-1]]
+    text = ", ".join(parts)
+    cells = min(_CELLS, width - len(text) - 3)
+    full = round(cells * min(1.0, share))
+    return f"[{'#' * full}{'.' * (cells - full)}] {text}" if cells >= 4 else text[:width]
+
+
 def visible(stream: TextIO) -> bool:
     """Whether somebody watches this stream: it is a terminal, or a notebook's."""
     return bool(getattr(stream, "isatty", bool)()) or type(stream).__module__.startswith("ipykernel")
 
 
 def watching(
-    on_round: Callable[[Report], None] | None, show: Callable[[Standing], None] | None, before: Standing
+    on_round: Callable[[Report], None] | None, show: Show | None, before: Standing
 ) -> Callable[[Report], None] | None:
     """What `on_round` does in every round, and showing where it stands now and then: reading a report costs time."""
     if show is None:
         return on_round
-    show(before)
+    show(before.share, before.parts())
     last = time.perf_counter()
 
     def watch(report: Report) -> None:
         nonlocal last
         if time.perf_counter() - last >= EVERY:
-            show(before.plus(report))
+            here = before.plus(report)
+            show(here.share, here.parts())
             last = time.perf_counter()
         if on_round is not None:
             on_round(report)

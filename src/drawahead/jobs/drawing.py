@@ -19,7 +19,7 @@ from drawahead.jobs.config import versions
 from drawahead.jobs.job import Folder, Job
 from drawahead.jobs.manifest import Manifest, Shard
 from drawahead.oracles import TokenOracle
-from drawahead.progress import Standing, bar, watching
+from drawahead.progress import Show, Standing, bar, watching
 from drawahead.report import Report
 from drawahead.rounds import Executor
 from drawahead.sample import Result, Stop, as_chain, sample
@@ -108,9 +108,7 @@ class _Drawing:
         self._note_versions()
         self.config = config
 
-    def run(
-        self, on_round: Callable[[Report], None] | None, stop: Stop | None, show: Callable[[Standing], None] | None
-    ) -> None:
+    def run(self, on_round: Callable[[Report], None] | None, stop: Stop | None, show: Show | None) -> None:
         """Draw what is missing."""
         standing = self._standing()
         for index in range(self.config.shards):
