@@ -1,0 +1,118 @@
+"""A user's own model on the command line: an import path, a file of Python, or a folder that holds a model."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from drawahead import adapters
+from drawahead.chains import Chain
+from drawahead.denoisers import DenoisingTarget
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.oracles import TokenOracle
+from drawahead.sample import as_chain
+
+HINT = "give package.module:name or file.py:name, where name is an oracle, a chain, or a function that makes one"
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is meant as an import path or a folder, not as a registered target."""
+    return ":" in name or Path(name).is_dir()
+
+
+def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Chain:
+    """The chain that `name` stands for. `prompt` is for folders with a language model, `steps` for diffusion ones."""
+    if ":" not in name:
+        return _from_folder(Path(name), prompt, steps)
+    if prompt is not None or steps is not None:
+        raise InputError("--prompt and --steps are for model folders; give your function what it needs yourself")
+    home, _, attribute = name.rpartition(":")
+    thing: Any = _module(home)
+    for part in attribute.split("."):
+        if not hasattr(thing, part):
+            raise InputError(f"{home} has no {attribute!r}; {HINT}")
+        thing = getattr(thing, part)
+    if callable(thing) and not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
+        try:
+            thing = thing()
+        except DrawaheadError:
+            raise
+        except Exception as error:
+            raise InputError(f"{name}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
+        raise InputError(f"{name} is a {type(thing).__name__}, not an oracle, a denoising target or a chain; {HINT}")
+    return as_chain(thing)
+
+
+def _module(home: str) -> ModuleType:
+    try:
+        if not home.endswith(".py"):
+            if "" not in sys.path:  # as `python -m` does: modules of the current folder
+                sys.path.insert(0, "")
+            return importlib.import_module(home)
+        path = Path(home)
+        if not path.is_file():
+            raise InputError(f"there is no file {home}; {HINT}")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # dataclasses and pickles look their module up
+        spec.loader.exec_module(module)
+    except DrawaheadError:
+        raise
+    except Exception as error:
+        raise InputError(f"{home} cannot be imported: {type(error).__name__}: {error}; {HINT}") from error
+    return module
+
+
+def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
+    if (folder / "model_index.json").is_file():
+        if prompt is not None:
+            raise InputError("--prompt does not apply to a diffusion model")
+        return _loaded(folder, lambda: _diffusion(folder, steps))
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder} holds neither config.json (transformers) nor model_index.json (diffusers)")
+    if steps is not None:
+        raise InputError("--steps does not apply to a language model")
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / 'config.json'} cannot be read: {error}") from None
+    permutation = isinstance(config, dict) and config.get("model_type") == "xlnet"
+    return _loaded(folder, lambda: _language_model(folder, permutation, prompt))
+
+
+def _diffusion(folder: Path, steps: int | None) -> Chain:
+    pipeline = adapters.DrawaheadPipeline.from_pretrained(str(folder), local_files_only=True)
+    chain: Chain = adapters.from_diffusers(pipeline.unet, pipeline.scheduler, num_inference_steps=steps)
+    return chain
+
+
+def _language_model(folder: Path, permutation: bool, prompt: str | None) -> Chain:
+    try:
+        import transformers
+    except ImportError:
+        raise InputError(
+            "a folder with a language model needs transformers: pip install 'drawahead[transformers]'"
+        ) from None
+    kind = transformers.AutoModelForCausalLM if permutation else transformers.AutoModelForMaskedLM
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    model = kind.from_pretrained(str(folder), local_files_only=True)
+    language_model = (adapters.PermutationLM if permutation else adapters.MaskedLM)(model, tokenizer)
+    chain: Chain = language_model.chain(prompt or " ".join([tokenizer.mask_token] * 12))
+    return chain
+
+
+def _loaded(folder: Path, load: Callable[[], Chain]) -> Chain:
+    try:
+        return load()
+    except DrawaheadError:
+        raise
+    except Exception as error:
+        raise InputError(f"{folder} cannot be loaded: {type(error).__name__}: {error}") from error
