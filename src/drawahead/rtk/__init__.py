@@ -1,6 +1,7 @@
 """Diffusion inference with reverse transition kernels (RTK): few long segments, each drawn by a Markov chain."""
 
 from drawahead.rtk.baselines import DDPM, DPOM, DPUM, ProbabilityFlow
+from drawahead.rtk.chain import chain
 from drawahead.rtk.energies import Difference, LineIntegral
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
 from drawahead.rtk.kernels.hmc import HMC
@@ -58,6 +59,7 @@ __all__ = [
     "Start",
     "State",
     "ULDStep",
+    "chain",
     "exact",
     "from_data_prediction",
     "from_epsilon",

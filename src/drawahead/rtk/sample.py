@@ -51,7 +51,7 @@ def sample(
     If the score fails, `SamplingError.result` holds the samples of the batches finished before.
     """
     oracle = as_oracle(score)
-    shape = _shape(oracle, shape)
+    shape = shape_of(oracle, shape)
     num_samples, seed = whole("num_samples", num_samples, 1), whole("seed", seed)
     batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
     if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
@@ -100,7 +100,8 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
     return exact(score) if isinstance(score, DenoisingTarget) else learned(score)
 
 
-def _shape(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
+def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
+    """The shape of one sample: the oracle's, or the one given where it has none."""
     given = None if shape is None else tuple(shape)
     if given is not None and oracle.shape is not None and given != oracle.shape:
         raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
