@@ -1,10 +1,11 @@
 """Pages to look at: a report as one HTML file, with pictures of the samples and a film of how they came about."""
 
 from drawahead.pages.document import document
-from drawahead.pages.film import Film, film
+from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
 from drawahead.pages.job import job_page
 from drawahead.pages.page import page
+from drawahead.pages.reels import Film
 from drawahead.pages.vectors import Images, Vectors, View
 from drawahead.pages.views import Grids, Texts, Tilings
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.pages import summary
-from drawahead.pages.film import Film
 from drawahead.pages.gallery import Gallery, as_gallery
+from drawahead.pages.reels import Film
 from drawahead.report import Report
 
 _SCRIPTS = ("draw.js", "charts.js", "pictures.js", "film.js", "page.js")

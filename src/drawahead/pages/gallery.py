@@ -11,6 +11,7 @@ from typing import Any, final
 from torch import Tensor
 
 from drawahead.chains import Chain
+from drawahead.chains.vectors import VectorChain
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, whole
 from drawahead.oracles import TokenOracle
@@ -52,13 +53,19 @@ def gallery(target: Target, result: Result, samples: int | None = None, *, view:
 
     target: what they were drawn from. view: None takes the one that suits the target.
     """
-    view = view or view_of(as_chain(target))
+    chain = as_chain(target)
+    view = view or view_of(chain)
     most = view.shown if samples is None else whole("samples", samples, 0)
     report = result.report
     # A result may hold only the first samples of a long job, of which the report tells everything.
-    rows = zip(result.numbers.tolist(), report.sample_rounds, result.samples, strict=False)
+    rows = zip(result.numbers.tolist(), report.sample_rounds, outputs(chain, result.samples), strict=False)
     shown = (Shown(number, rounds, view.picture(sample)) for number, rounds, sample in itertools.islice(rows, most))
     return Gallery(tuple(shown), report.num_samples)
+
+
+def outputs(chain: Chain, samples: Tensor) -> Tensor:
+    """The samples alone, where the chain records states beside them."""
+    return samples[:, -1] if isinstance(chain, VectorChain) and chain.record else samples
 
 
 def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gallery:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from drawahead.pages.document import document
-from drawahead.pages.film import Film, film, filmable
+from drawahead.pages.film import film, filmable
 from drawahead.pages.gallery import Target, gallery
+from drawahead.pages.reels import Film
 from drawahead.pages.vectors import View
 from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
@@ -35,15 +36,15 @@ def page(
     """The page about a result; written to `path` if one is given.
 
     target: what was drawn from. samples: how many to show (None: as many as suit a page). films: of how many to show
-    how they came about; 0 draws nothing again. view: how samples look; None takes what suits the target. sampler: what
-    drew them; None takes the one that the report names. about: more lines for the configuration.
-    note: what readers should be warned of; that a run was stopped early is said without it.
+    how they came about, where that can be told; 0 draws nothing again. view: how samples look; None takes what suits
+    the target. sampler: what drew them; None takes the one that the report names. about: more lines for the
+    configuration. note: what readers should be warned of; that a run was stopped early is said without it.
     """
     chain = as_chain(target)
     view = view or view_of(chain)
     shown = gallery(chain, result, samples, view=view)
     filmed: Film | None = None
-    if films and filmable(chain, result):
+    if films and filmable(chain, result, sampler):
         filmed = film(chain, result, films, view=view, sampler=sampler)
     note = note or ("" if result.complete else STOPPED)
     return document(result.report, path, title=title, samples=shown, film=filmed, about=about, note=note)

@@ -78,7 +78,7 @@ def _setting(node: ast.expr) -> object:
 def _hide(paths: TokenPaths, seen: Replay) -> None:
     """What is not known yet is marked, so that it can be told when it is. `Separated` reads none of it."""
     paths.tokens = torch.where(paths.rank < 0, paths.tokens, HIDDEN)
-    for number, rank in zip(paths.sample.tolist(), paths.rank, strict=True):
+    for number, rank in zip(paths.sample.tolist(), paths.rank.cpu(), strict=True):
         seen.settled[number] = torch.where(rank < 0, 0, -1)
 
 
@@ -87,8 +87,8 @@ def _look(paths: Paths, rounds: int, seen: Replay) -> None:
     for row, number in enumerate(paths.sample.tolist()):
         seen.progress[number].append(int(paths.position[row]))
         if number in seen.settled and isinstance(paths, TokenPaths):
-            new = (paths.tokens[row] != HIDDEN) & (seen.settled[number] < 0)
-            seen.settled[number][new.cpu()] = rounds
+            new = (paths.tokens[row].cpu() != HIDDEN) & (seen.settled[number] < 0)
+            seen.settled[number][new] = rounds
     for numbers, lengths, values in paths.finished:
         for number, length, value in zip(numbers.tolist(), lengths.tolist(), values, strict=True):
             if number in seen.values:

@@ -15,7 +15,7 @@ from drawahead.errors import InputError
 from drawahead.pages.pictures import Bitmap, Numbers, Picture
 from drawahead.pages.png import Pixels
 
-GALLERY_SIDE, FILM_SIDE = 128, 64
+GALLERY_SIDE = 96
 """The most pixels along a side; larger images are shown smaller."""
 
 

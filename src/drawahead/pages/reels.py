@@ -1,0 +1,34 @@
+"""What a film is, as a page gets it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+
+@final
+@dataclass(frozen=True)
+class Reel:
+    """How one sample came about."""
+
+    number: int
+    steps: int
+    """Which is also the rounds it takes one by one."""
+    progress: tuple[int, ...]
+    """Steps that drawahead had committed after each round, from 0 on."""
+    picture: dict[str, Any]
+    """What is seen, as JSON."""
+
+
+@final
+@dataclass(frozen=True)
+class Film:
+    """How a few samples came about, ready for a page."""
+
+    reels: tuple[Reel, ...]
+    note: str = ""
+    """What a viewer should know."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        return asdict(self)
