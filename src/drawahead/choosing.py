@@ -10,6 +10,7 @@ from typing import Any, final
 
 import torch
 
+from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
@@ -20,6 +21,9 @@ from drawahead.samplers.auto import Auto, Choice
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
+
+PILOTS = 3
+"""Samples drawn, and thrown away, to see how many rounds a window takes: one alone may be far from the mean."""
 
 
 def started(call: Call, executor: Executor, graphs: bool | None, *, split: bool) -> Run:
@@ -53,9 +57,18 @@ def started(call: Call, executor: Executor, graphs: bool | None, *, split: bool)
     return run
 
 
-def _pilot(call: Call, sampler: Sampler, num_samples: int) -> Call:
+def _pilot(call: Call, sampler: Sampler, num_samples: int, together: int | None = None) -> Call:
     """The same call with other noise, and few samples."""
-    return Call(call.chain, sampler, (call.seed + 0x9E3779B97F4A7C15) % 2**63, num_samples, num_samples)
+    return Call(call.chain, sampler, (call.seed + 0x9E3779B97F4A7C15) % 2**63, num_samples, together or num_samples)
+
+
+def _allows(chain: Chain, num_samples: int) -> bool:
+    """Whether there is evidence, an order or a start for so many samples."""
+    try:
+        chain.check(num_samples)
+    except InputError:
+        return False
+    return True
 
 
 def _timed(work: Callable[[], Any]) -> float:
@@ -88,7 +101,9 @@ class _Bench(abc.ABC):
 
     def rounds(self, window: int) -> float:
         if window not in self._rounds:
-            run = FixedRun(_pilot(self.call, Coupled(window=window), min(2, self.call.num_samples)), window)
+            number = PILOTS if _allows(self.call.chain, PILOTS) else 1
+            # No more at a time than the call will draw, so that the graphs captured are those it needs.
+            run = FixedRun(_pilot(self.call, Coupled(window=window), number, min(number, self.live)), window)
             for _ in run.rounds():
                 pass
             self._rounds[window] = run.report().mean_rounds

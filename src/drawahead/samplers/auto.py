@@ -133,7 +133,8 @@ def _rising(bench: Bench, cost: Callable[[int], float]) -> list[tuple[int, float
     while True:
         here = cost(window)
         windows.append((window, bench.seconds(window)))
-        if here > 0.9 * last or window >= bench.steps - 1 or window >= 1024:
+        # A pilot's rounds vary by a tenth or so: one window that is hardly better does not end the search there.
+        if here > (last if bench.pilots else 0.9 * last) or window >= bench.steps - 1 or window >= 1024:
             return windows
         last = here
         window = min(bench.steps - 1, window * 2 if bench.pilots else window * 4)
