@@ -236,7 +236,7 @@ def test_the_line_fits_the_terminal() -> None:
     parts = Standing(1000, 10, 64, 640, 12, 123456, 100.0).parts()
     text = "10/1000 samples, steps 1% (6.4/s), round 12, 123.5k queries, 2:45:00 left"
     assert line(0.5, parts, 100) == f"[##########..........] {text}" and line(0.5, parts, 79) == text
-    assert line(0.5, parts, 60) == "[####....] 10/1000 samples, steps 1% (6.4/s), 2:45:00 left"
+    assert line(0.5, parts, 60) == "10/1000 samples, steps 1% (6.4/s), round 12, 2:45:00 left"
     assert line(0.5, parts, 30) == "10/1000 samples, 2:45:00 left"
     assert all(len(line(0.5, parts, width)) <= width for width in range(1, 120))
 

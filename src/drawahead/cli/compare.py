@@ -12,6 +12,7 @@ from drawahead.agreement import same_law
 from drawahead.bench.budget import sample_within
 from drawahead.chains import Chain
 from drawahead.cli.progress import Watch
+from drawahead.executors import Local
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
@@ -58,18 +59,24 @@ class Row:
         }
 
 
-def compare(chain: Chain, num_samples: int, seed: int, watch: Watch) -> Iterator[Row]:
+def compare(
+    chain: Chain, num_samples: int, seed: int, watch: Watch, max_batch_size: int | None = None
+) -> Iterator[Row]:
     """Run every sampler; rows come as they are ready."""
-    sample(chain, min(num_samples, 16), seed=seed)  # warm up, so that the first sampler timed does not pay for it
+    where = Local(max_batch_size)
+    sample(
+        chain, min(num_samples, 16), seed=seed, executor=where
+    )  # warm up, so that the first sampler timed does not pay for it
     # Samplers share the noise of a seed (Coupled even draws the very same samples), so the law check needs another.
     on_round = watch.sampling("reference", num_samples)
-    reference = sample(chain, num_samples, sampler=Sequential(), seed=seed + 1, on_round=on_round).samples
+    reference = sample(
+        chain, num_samples, sampler=Sequential(), seed=seed + 1, executor=where, on_round=on_round
+    ).samples
     sequential_seconds: dict[int, float] = {}
     for name in SAMPLERS:
         if name != "recursive":
-            result = sample(
-                chain, num_samples, sampler=named(name), seed=seed, on_round=watch.sampling(name, num_samples)
-            )
+            on_round = watch.sampling(name, num_samples)
+            result = sample(chain, num_samples, sampler=named(name), seed=seed, executor=where, on_round=on_round)
             base = sequential_seconds.setdefault(num_samples, result.report.seconds)
             yield _row(name, result, base, reference)
         elif chain.steps > RECURSIVE_STEPS:
@@ -77,7 +84,7 @@ def compare(chain: Chain, num_samples: int, seed: int, watch: Watch) -> Iterator
                 name, None, note=f"skipped: not tried here above {RECURSIVE_STEPS} steps, its run time has a heavy tail"
             )
         else:
-            yield _recursive(chain, min(num_samples, RECURSIVE_SAMPLES), seed, reference, watch)
+            yield _recursive(chain, min(num_samples, RECURSIVE_SAMPLES), seed, reference, watch, where)
 
 
 def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor, note: str = "") -> Row:
@@ -85,11 +92,11 @@ def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor
     return Row(name, report, report.seconds / sequential_seconds, same_law(result.samples, reference), note)
 
 
-def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch) -> Row:
-    base = sample(chain, num_samples, sampler=Sequential(), seed=seed).report.seconds
+def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch, where: Local) -> Row:
+    base = sample(chain, num_samples, sampler=Sequential(), seed=seed, executor=where).report.seconds
     on_round = watch.sampling("recursive", num_samples)
     result, complete = sample_within(
-        RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, on_round=on_round
+        RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round
     )
     if complete:
         return _row(

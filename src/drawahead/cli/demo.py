@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, final
 
 from rich.console import Console
 
@@ -13,7 +14,7 @@ from drawahead.cli.compare import compare
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching
 from drawahead.cli.shipped import Asked
-from drawahead.cli.subjects import Subject
+from drawahead.cli.subjects import Subject, Texts
 from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain, sample
@@ -26,21 +27,26 @@ _WHY = ", for there is no GPU here"
 SECONDS = 20.0  # the recursion has a heavy tail; the picture says so if it is cut
 
 
-def run(folder: Path, console: Console) -> None:
-    """Draw with the shipped networks, compare the samplers; write `fashion.png` and `demo.png` into `folder`."""
+def run(folder: Path, console: Console, *, quiet: bool = False) -> dict[str, Any]:
+    """Draw with the shipped networks, compare the samplers; write `fashion.png` and `demo.png` into `folder`.
+
+    -> what was drawn and written, as plain values."""
     plots.check()
     folder.mkdir(parents=True, exist_ok=True)
-    demo = _Demo(console)
+    demo = _Demo(console, quiet)
     demo.texts()
     demo.clothes(folder / "fashion.png")
     demo.samplers(folder / "demo.png")
+    return demo.found
 
 
+@final
 class _Demo:
-    """Its parts. A progress bar is gone before anything is printed: the two would write over each other."""
+    """Its parts. A progress line is gone before anything is printed: the two would write over each other."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self.console, self.quiet = console, quiet
+        self.found: dict[str, Any] = {"files": [], "texts": [], "reports": [], "comparison": []}
 
     def texts(self) -> None:
         """Two texts and a prompt filled in."""
@@ -65,15 +71,19 @@ class _Demo:
         """Every sampler on a law that is known exactly."""
         self._title("Every sampler on one law", "the Ising model on a 4x4 grid, coupling 0.4")
         chain = as_chain(Ising.grid(4, 4, coupling=0.4))
-        with watching() as watch:
+        with watching(self.quiet) as watch:
             rows = list(compare(chain, 1000, 0, watch))
+        self.found["comparison"] = [row.to_dict() for row in rows]
         self.console.print(tables.comparison(rows, f"{chain.steps} steps a sample", self.console.width))
         plots.progress(self._one_sample_each(), path, title="One sample of the 8x8 Ising model, round by round")
         self._wrote(path, "one sample of the 8x8 grid, round by round")
 
     def _show(self, subject: Subject, num: int) -> Result:
-        with watching() as watch:
+        with watching(self.quiet) as watch:
             result = sample(subject.chain, num, seed=0, on_round=watch.sampling(subject.name, num))
+        self.found["reports"].append({"target": subject.name, **result.report.totals()})
+        if isinstance(subject, Texts):
+            self.found["texts"] += subject.plain(result.samples)
         self.console.print(subject.picture(result, self.console), highlight=False)
         self.console.print(f"\n{result.report}\n", highlight=False, style="dim")
         return result
@@ -82,12 +92,13 @@ class _Demo:
         self.console.print(f"[bold]{title}[/bold]: {rest}\n", highlight=False)
 
     def _wrote(self, path: Path, what: str) -> None:
+        self.found["files"].append(str(path))
         self.console.print(f"wrote {path}: {what}\n", highlight=False)
 
     def _one_sample_each(self) -> dict[str, Report]:
         """The same sample number drawn by every sampler, on a grid large enough to tell them apart."""
         oracle, reports = Ising.grid(8, 8, coupling=0.4), {}
-        with watching() as watch:
+        with watching(self.quiet) as watch:
             for name in SAMPLERS:
                 chosen, on_round = sampler_named(name), watch.sampling(name, 1)
                 reports[name] = sample_within(SECONDS, oracle, 1, sampler=chosen, seed=0, on_round=on_round)[0].report

@@ -17,10 +17,17 @@ FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
 """How a file's name may end, and which samples it is for, if not for all."""
 
 
+def is_folder(path: Path) -> bool:
+    """Whether samples are to be written into a folder, as a job: it is one, or its name has no ending."""
+    return path.is_dir() or not path.suffix
+
+
 def check(path: Path, subject: Subject) -> None:
     """Refuse, before anything is drawn, a file that cannot be written."""
     if path.suffix not in FORMATS:
-        raise InputError(f"--out must end in {', '.join(FORMATS)}, not {path.name!r}")
+        raise InputError(
+            f"--out must end in {', '.join(FORMATS)}, or be a folder, whose name has no ending; not {path.name!r}"
+        )
     if path.suffix not in subject.formats:
         raise InputError(
             f"--out {path.name!r}: the samples of {subject.name} are not {FORMATS[path.suffix]}; "
@@ -34,7 +41,13 @@ def check(path: Path, subject: Subject) -> None:
 
 def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
     """Samples and report as plain values, ready for json.dumps."""
-    return {"target": subject.name, "samples": subject.plain(result.samples), "report": result.report.to_dict()}
+    return {
+        "target": subject.name,
+        "complete": result.complete,
+        "numbers": result.numbers.tolist(),
+        "samples": subject.plain(result.samples),
+        "report": result.report.to_dict(),
+    }
 
 
 def write(path: Path, subject: Subject, result: Result) -> None:
@@ -46,7 +59,8 @@ def write(path: Path, subject: Subject, result: Result) -> None:
     elif path.suffix == ".json":
         path.write_text(json.dumps(to_dict(subject, result)) + "\n")
     else:
-        kept: dict[str, Any] = {"samples": result.samples.numpy(), "target": subject.name}
+        kept: dict[str, Any] = {"samples": result.samples.numpy(), "numbers": result.numbers.numpy()}
+        kept["target"] = subject.name
         kept["report"] = json.dumps(result.report.to_dict())
         if isinstance(subject, Texts):
             kept["texts"] = numpy.array(subject.plain(result.samples))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from drawahead import targets
+from dataclasses import replace
+
+from drawahead import samplers, targets
 from drawahead.chains import GaussianChain, TokenChain
-from drawahead.cli import tilings
+from drawahead.cli import own, tilings
 from drawahead.cli.shipped import SHIPPED, Asked, in_order
 from drawahead.cli.subjects import Images, Subject, Tokens, Vectors
 from drawahead.errors import InputError
+from drawahead.samplers import Sampler
 
 
 def named(name: str, asked: Asked) -> Subject:
@@ -18,10 +21,38 @@ def named(name: str, asked: Asked) -> Subject:
     if name in tilings.SHAPES:
         return tilings.made(name, asked)
     if name not in targets.TARGETS and name not in targets.CHAINS:
+        if own.is_own(name):
+            return _own(name, asked)
         known = ", ".join([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *tilings.SHAPES])
-        raise InputError(f"there is no target {name!r}; the targets are {known}")
+        raise InputError(f"there is no target {name!r}; the targets are {known}; for a model of your own: {own.HINT}")
     asked.only(name, *(("size", "order") if name in targets.TARGETS else ("size",)))
+    usual = (targets.TARGETS.get(name) or targets.CHAINS[name]).default_size
+    asked = replace(asked, size=asked.size or usual)
     oracle = targets.named(name, asked.size)
     if not isinstance(oracle, GaussianChain):
-        return Tokens(name, in_order(TokenChain(oracle), asked.order))
-    return Images(name, oracle) if len(oracle.shape) == 2 else Vectors(name, oracle)
+        return Tokens(name, in_order(TokenChain(oracle), asked.order), options=asked.given)
+    subject = Images if len(oracle.shape) == 2 else Vectors
+    return subject(name, oracle, options=asked.given)
+
+
+def _own(name: str, asked: Asked) -> Subject:
+    """A user's own model."""
+    if asked.device or asked.dtype:
+        raise InputError("--device and --dtype are for shipped networks: a model of your own has them already")
+    asked.only(name, "order", "prompt", "steps")
+    chain = own.own(name, prompt=asked.prompt, steps=asked.steps)
+    if isinstance(chain, TokenChain):
+        return Tokens(name, in_order(chain, asked.order), options=asked.given)
+    asked.only(name, "steps")
+    if isinstance(chain, GaussianChain) and len(chain.shape) == 2:
+        return Images(name, chain, options=asked.given)
+    return Vectors(name, chain, options=asked.given)
+
+
+def sampler_named(name: str | None, window: int | None) -> Sampler | None:
+    """The sampler asked for; a window alone asks for `Coupled`. None if neither is given."""
+    if name is None and window is None:
+        return None
+    if name == "auto" and window is not None:
+        raise InputError("--window does not go with --sampler auto, which chooses its window; name another sampler")
+    return samplers.named(name or "coupled", window)

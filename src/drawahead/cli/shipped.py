@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -27,15 +28,38 @@ class Asked:
     temperature: float | None = None
     steps: int | None = None
     device: str | None = None
+    dtype: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are given, but for the device: what a sample depends on."""
+        return {name: value for name, value in vars(self).items() if value is not None and name != "device"}
+
+    def filled(self, options: Mapping[str, Any]) -> Asked:
+        """With these where nothing is asked for; they come from a manifest, so anything may be wrong with them."""
+        for name, value in options.items():
+            if type(value) not in KINDS.get(name, ()):
+                raise InputError(f"the job has the option {name!r} with the value {value!r}, which no target has")
+        return replace(self, **{name: value for name, value in options.items() if getattr(self, name) is None})
 
     def only(self, name: str, *options: str) -> None:
         """Refuse options that the target called `name` does not have."""
         for option, value in vars(self).items():
             if value is not None and option not in options:
-                raise InputError(
-                    f"--{option} does not apply to {name}"
-                    + (f", which takes {', '.join(f'--{known}' for known in options)}" if options else "")
-                )
+                why = "; its exact oracle computes in float64" if option == "dtype" else ""
+                takes = f", which takes {', '.join(f'--{known}' for known in options)}" if options and not why else ""
+                raise InputError(f"--{option} does not apply to {name}{takes}{why}")
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "size": (int,),
+    "order": (str,),
+    "prompt": (str,),
+    "temperature": (int, float),
+    "steps": (int,),
+    "dtype": (str,),
+}
+"""What the options that a sample depends on may be."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +74,17 @@ class Shipped:
 
 
 def _text(asked: Asked) -> Subject:
-    device = _device(asked.device)
+    device, dtype = _device(asked.device), _dtype(asked.dtype)
     temperature = TEMPERATURE if asked.temperature is None else asked.temperature
     if asked.prompt is None:
-        model = networks.text(asked.size or 256, temperature=temperature, device=device)
-        chain = TokenChain(model)
+        asked = replace(asked, size=asked.size or 256)
+        chain = TokenChain(networks.text(asked.size or 256, temperature=temperature, device=device, dtype=dtype))
     elif asked.size is not None:
         raise InputError("--size does not go with --prompt: the text is as long as its prompt")
     else:
-        chain = networks.infilling(asked.prompt, temperature=temperature, device=device)
-    return Texts("text", in_order(chain, asked.order), num=4)
+        chain = networks.infilling(asked.prompt, temperature=temperature, device=device, dtype=dtype)
+    options = replace(asked, temperature=temperature).given
+    return Texts("text", in_order(chain, asked.order), num=4, options=options)
 
 
 def _fashion(asked: Asked) -> Subject:
@@ -68,7 +93,8 @@ def _fashion(asked: Asked) -> Subject:
     if steps is None:
         steps = 1000 if device == "cuda" else FEWER_STEPS
         remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
-    return Images("fashion", networks.fashion(steps, device=device), remark=remark)
+    chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
+    return Images("fashion", chain, remark=remark, options=replace(asked, steps=steps).given)
 
 
 SHIPPED: dict[str, Shipped] = {
@@ -78,14 +104,14 @@ SHIPPED: dict[str, Shipped] = {
             "text",
             "any-order characters, trained on the State of the Union addresses; 7.1 million parameters",
             "up to 256",
-            ("size", "order", "prompt", "temperature", "device"),
+            ("size", "order", "prompt", "temperature", "device", "dtype"),
             _text,
         ),
         Shipped(
             "fashion",
             "28x28 pictures of clothes, a DDPM of 1000 steps trained on Fashion-MNIST; 5.6 million parameters",
             "28",
-            ("steps", "device"),
+            ("steps", "device", "dtype"),
             _fashion,
         ),
     )
@@ -102,3 +128,10 @@ def _device(name: str | None) -> str:
     if name == "cuda" and not there:
         raise InputError("--device cuda: torch finds no GPU here")
     return name or ("cuda" if there else "cpu")
+
+
+def _dtype(name: str | None) -> torch.dtype:
+    found = getattr(torch, name or "float32", None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise InputError(f"there is no dtype {name!r} for a network")
+    return found

@@ -6,7 +6,7 @@ import abc
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -44,6 +44,8 @@ class Subject(abc.ABC):
     """How they are drawn unless another sampler is asked for; None measures and chooses."""
     remark: str = ""
     """What the user should know before the samples come."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What it was made with, defaults included: a job writes it down, and is resumed with it."""
 
     @abc.abstractmethod
     def picture(self, result: Result, console: Console) -> RenderableType:
@@ -84,8 +86,6 @@ class Tokens(Subject):
 @final
 @dataclass(frozen=True)
 class Vectors(Subject):
-    chain: GaussianChain
-
     def picture(self, result: Result, console: Console) -> RenderableType:
         return _some([self.line(x) for x in result.samples[:SHOWN]], len(result.samples), console.width)
 

@@ -8,11 +8,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from drawahead.cli import lists
 from drawahead.cli.compare import Row
 from drawahead.cli.shipped import SHIPPED
-from drawahead.cli.tilings import SHAPES, SUMMARIES
-from drawahead.samplers import SAMPLERS, Auto, Sampler
-from drawahead.targets import CHAINS, TARGETS
+from drawahead.samplers import SAMPLERS
 
 _LEGEND = (
     "Law: a two-sample test against independent sequential draws; it can show a difference, never rule one out. "
@@ -40,11 +39,8 @@ def samplers() -> Table:
     table = _table("samplers", "name")
     for heading in ("exact", "rounds for n steps", "what it does", "reference"):
         table.add_column(heading)
-    listed: dict[str, type[Sampler]] = {"auto": Auto, **SAMPLERS}
-    for name, sampler in listed.items():
-        summary = (sampler.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
-        promise = sampler.guarantee
-        table.add_row(name, _exact(promise.exact), promise.rounds, summary, promise.reference)
+    for row in lists.samplers():
+        table.add_row(row["name"], _exact(row["exact"]), row["rounds"], row["summary"], row["reference"])
     return table
 
 
@@ -60,18 +56,28 @@ def shipped() -> Table:
 
 
 def targets() -> Table:
-    """Every target and its usual size."""
+    """Every target with an exact oracle, and its usual size."""
     table = _table("targets with exact oracles", "name")
     table.add_column("what it is")
     for heading in ("size", "positions", "tokens"):
         table.add_column(heading, justify="right")
-    for name, target in TARGETS.items():
-        oracle = target.make(target.default_size)
-        table.add_row(name, target.summary, str(target.default_size), str(oracle.length), str(oracle.vocab_size))
-    for name, chain in CHAINS.items():
-        table.add_row(name, chain.summary, str(chain.default_size), "", "vectors")
-    for name, (_, size) in SHAPES.items():
-        table.add_row(name, SUMMARIES[name], str(size), "", "partners")
+    for row in lists.targets():
+        if row["kind"] != "network":
+            tokens = row.get("tokens", {"vectors": "vectors", "tiling": "partners"}.get(row["kind"], ""))
+            table.add_row(row["name"], row["summary"], str(row["size"]), str(row.get("positions", "")), str(tokens))
+    return table
+
+
+def models() -> Table:
+    """The shipped networks and the adapters, and what each needs."""
+    table = _table("models", "name")
+    for heading in ("what it is", "weights", "library"):
+        table.add_column(heading)
+    for row in lists.models():
+        missing = Text(f"pip install 'drawahead[{row['extra']}]'", style="red")
+        library = Text(f"{row['library']}, installed", style="green") if row["installed"] else missing
+        table.add_row(row["name"], row["summary"], row["weights"], library)
+    table.caption = "Shipped: drawahead sample text. Adapters, in Python: da.adapters.MaskedLM and so on."
     return table
 
 

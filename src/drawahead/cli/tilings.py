@@ -66,4 +66,5 @@ def made(name: str, asked: Asked) -> Tilings:
     """The tilings called `name`."""
     asked.only(name, "size")
     shape, usual = SHAPES[name]
-    return Tilings(name, TokenChain(tilings.dominoes(shape, asked.size or usual)))
+    size = asked.size or usual
+    return Tilings(name, TokenChain(tilings.dominoes(shape, size)), options={"size": size})

@@ -1,0 +1,99 @@
+"""`drawahead sample --out DIR`: a job that survives whatever stops it."""
+
+from __future__ import annotations
+
+import json as json_format
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import typer
+
+from drawahead import jobs
+from drawahead.cli.failing import INTERRUPTED, Stopped
+from drawahead.cli.names import named
+from drawahead.cli.shipped import SHIPPED, Asked
+from drawahead.errors import JobError
+from drawahead.jobs import Job
+from drawahead.samplers import Sampler
+
+
+@final
+@dataclass(frozen=True)
+class Wanted:
+    """The options of `drawahead sample` that every job has; None where one is not given."""
+
+    num: int | None
+    seed: int | None
+    sampler: Sampler | None
+    max_batch_size: int | None
+    shard_size: int | None
+    resume: bool
+    any_version: bool
+
+
+def run(target: str, asked: Asked, folder: Path, wanted: Wanted, *, json: bool, quiet: bool) -> None:
+    """Draw what is missing, and say what there is."""
+    found = jobs.read(folder) if wanted.resume and (folder / "manifest.json").exists() else None
+    if found is not None:
+        asked = _as_begun(target, asked, found)
+        wanted = replace(wanted, num=wanted.num or found.config.num)
+    subject = named(target, asked)
+    if subject.remark and not (quiet or json):
+        typer.echo(subject.remark)
+    try:
+        job = jobs.draw(
+            folder,
+            subject.chain,
+            wanted.num or subject.num,
+            name=target,
+            options=subject.options,
+            resume=wanted.resume,
+            any_version=wanted.any_version,
+            shard_size=wanted.shard_size,
+            sampler=wanted.sampler or (subject.sampler if found is None else None),
+            seed=wanted.seed if wanted.seed is not None or found is not None else 0,
+            max_batch_size=wanted.max_batch_size,
+            progress=not quiet,
+        )
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted; {_what_is_kept(target, folder)}", INTERRUPTED) from None
+    except JobError as error:
+        raise Stopped(f"{error.__cause__}; {_what_is_kept(target, folder)}", 1) from None
+    if json:
+        typer.echo(json_format.dumps(_to_dict(job)))
+    elif not quiet:
+        typer.echo(job.report)
+        shards = f"{len(job.shards)} shard{'s' * (len(job.shards) != 1)}"
+        typer.echo(f"{job.num_samples} samples in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
+
+
+def _as_begun(target: str, asked: Asked, job: Job) -> Asked:
+    """What is asked for, with what the job was begun with where nothing is."""
+    if target != job.config.name:
+        return asked  # which is refused later on, with all that differs
+    asked = asked.filled(job.config.options)
+    here = target in SHIPPED and job.config.device in ("cpu", "cuda")
+    return replace(asked, device=asked.device or job.config.device) if here else asked
+
+
+def _what_is_kept(target: str, folder: Path) -> str:
+    """What there is, and how to go on."""
+    if not (folder / "manifest.json").exists():
+        return "nothing was finished"
+    job = jobs.read(folder)
+    again = shlex.join(["drawahead", "sample", target, "--out", str(folder), "--resume"])
+    return f"{job.num_samples} of {job.config.num} samples are kept in {folder}; go on with: {again}"
+
+
+def _to_dict(job: Job) -> dict[str, object]:
+    return {
+        "target": job.config.name,
+        "folder": str(job.folder),
+        "complete": job.complete,
+        "num_samples": job.num_samples,
+        "shards": len(job.shards),
+        "config": job.config.to_dict(),
+        "report": job.report.totals(),
+    }
