@@ -1,15 +1,15 @@
-"""Kernels: the adjusted ones leave their law unchanged, the others have the law their steps say, and all get there."""
+"""Kernels: the adjusted ones leave their law unchanged, and all get there from where they start."""
 
 from __future__ import annotations
 
 import doctest
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from scipy.linalg import expm
 from torch import Tensor
 
 import drawahead as da
@@ -19,7 +19,6 @@ from drawahead.rtk import (
     MALA,
     ULA,
     ULD,
-    CentredStart,
     FunctionPotential,
     GaussianStart,
     LineIntegral,
@@ -33,12 +32,9 @@ from drawahead.rtk.kernels import base
 from tests.exactness import LEVEL
 from tests.rtk.laws import (
     MIXTURE,
-    ROWS,
     gaussian_case,
-    integrated,
     mixture_case,
     normals,
-    unadjusted_p_value,
 )
 from tests.rtk.mutants import (
     BALL,
@@ -46,73 +42,13 @@ from tests.rtk.mutants import (
     MALA_GAUSSIAN,
     MALA_MIXTURE,
     MUTANTS,
-    ULA_GAUSSIAN,
-    ULD_GAUSSIAN,
     EulerForLeapfrog,
     InvertedProposalRatio,
     Mutant,
     NoProposalRatio,
-    WrongVariance,
 )
 
 Check = Callable[[float], None]
-PAIRS = [(2.0, 0.1), (1.0, 0.1), (3.0, 0.5), (1e-6, 1e-3), (0.01, 0.1), (1.0, 0.5), (1.0, 0.49999), (25.0, 2.0)]
-
-
-class TestOneStepOfULD:
-    @pytest.mark.parametrize(("gamma", "tau"), [*PAIRS, (1e-9, 1e-6), (1e4, 1e-9), (1e-3, 1e3), (40.0, 1.0)])
-    def test_noise_and_mean_are_the_integrals(self, gamma: float, tau: float) -> None:
-        step, truth = ULD(tau, gamma, 1).coefficients, integrated(gamma, tau)
-        var_z, cov, var_v = step.covariance
-        found = {**vars(step), "var_z": var_z, "cov": cov, "var_v": var_v}
-        assert {name: found[name] for name in truth} == pytest.approx(truth, rel=1e-12, abs=0)
-
-    @pytest.mark.parametrize(("gamma", "tau"), [(2.0, 0.1), (1.0, 0.1), (3.0, 0.5), (0.2, 0.5), (5.0, 1.0)])
-    def test_they_solve_the_equations(self, gamma: float, tau: float) -> None:
-        """The same by matrix exponentials: of the drift, and (Van Loan) of drift and noise together."""
-        drift = torch.tensor([[0.0, 1.0], [0.0, -gamma]], dtype=torch.float64)
-        noise = torch.tensor([[0.0, 0.0], [0.0, 2 * gamma]], dtype=torch.float64)
-        both = torch.cat([torch.cat([-drift, noise], 1), torch.cat([torch.zeros_like(drift), drift.T], 1)])
-        flow = torch.from_numpy(expm(tau * both.numpy()))
-        covariance = flow[2:, 2:].T @ flow[:2, 2:]
-        step = ULD(tau, gamma, 1).coefficients
-        expected = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
-        assert step.covariance == pytest.approx(expected, rel=1e-8)
-        assert (step.drift, step.keep) == pytest.approx(flow[2:, 2:].T[:, 1].tolist(), rel=1e-9)
-
-    @pytest.mark.parametrize("gamma", [1e-8, 1e-4, 1e-2, 1.0, 50.0, 1e4])
-    def test_the_noise_is_always_a_law(self, gamma: float) -> None:
-        for power in range(-8, 4):
-            step = ULD(10.0**power, gamma, 1).coefficients
-            var_z, cov, var_v = step.covariance
-            assert step.v_u2 > 0 and var_z > 0 and var_z * var_v > cov**2
-
-    def test_a_well_known_mistake_shows(self) -> None:
-        """A factor misplaced in Var z: right at gamma = 2, no variance at all at gamma = 1."""
-        assert WrongVariance(0.1, 2.0, 1).coefficients.covariance == pytest.approx(
-            ULD(0.1, 2.0, 1).coefficients.covariance, rel=1e-9
-        )
-        wrong = WrongVariance(0.5, 3.0, 1).coefficients.covariance
-        assert wrong[0] != pytest.approx(integrated(3.0, 0.5)["var_z"], rel=0.1)
-        with pytest.raises(ValueError, match="math domain error"):
-            _ = WrongVariance(0.1, 1.0, 1).coefficients
-
-
-class TestUnadjusted:
-    """On a Gaussian, whatever the steps: the law of (z, v) after all of them, by a linear recursion."""
-
-    @pytest.mark.parametrize(
-        "kernel",
-        [
-            ULA(*ULA_GAUSSIAN),
-            ULD(*ULD_GAUSSIAN),
-            ULD(0.5, 0.6, 5, CentredStart()),
-            ULD(0.2, 8.0, 20, GaussianStart(6.0)),
-        ],
-        ids=repr,
-    )
-    def test_has_the_law_that_its_steps_say(self, kernel: ULA | ULD, check: Check) -> None:
-        check(unadjusted_p_value(kernel))
 
 
 def detailed_balance(kernel: MALA | ProjectedMALA, target: RTKTarget, old: Tensor, new: Tensor) -> Tensor:
@@ -236,47 +172,6 @@ def test_many_steps_lead_to_the_kernel_from_where_they_start(name: str, kernel: 
     check((gaussian_case() if name == "gaussian" else mixture_case()).draw_p_value(kernel, seed=3))
 
 
-class TestTheory:
-    EPS = 0.1
-
-    @pytest.mark.parametrize("make", [ULD.from_theory, MALA.from_theory, ProjectedMALA.from_theory], ids=repr)
-    def test_the_error_is_at_most_eps(self, make: Callable[[float, int, float], MarkovKernel], check: Check) -> None:
-        """In total variation, so in Kolmogorov's distance D: P(D > eps + u) <= 2 exp(-2 n u^2) if it is (Massart)."""
-        smoothness = 6.0
-        grid = torch.linspace(-6, 6, 2001, dtype=torch.float64)[:, None].requires_grad_()
-        score = rtk.exact(MIXTURE)(grid, torch.full((2001,), 0.15, dtype=torch.float64))
-        (curvature,) = torch.autograd.grad(score.sum(), grid)
-        assert float(curvature.abs().max()) < smoothness
-        case = mixture_case(eta=math.log(1 + 1 / (2 * smoothness)) / 2)
-        kernel = make(smoothness, 1, self.EPS)
-        u = case.uniforms(kernel.draw(case.target, Noise.of_samples(0, ROWS))[0])[0].sort().values
-        ranks = torch.arange(ROWS + 1, dtype=torch.float64) / ROWS
-        distance = float(torch.maximum(ranks[1:] - u, u - ranks[:-1]).max())
-        check(min(1.0, 2 * math.exp(-2 * ROWS * max(0.0, distance - self.EPS) ** 2)))
-
-    def test_what_the_constructors_choose(self) -> None:
-        uld = ULD.from_theory(4.0, d=9, eps=0.1, second_moment=16.0)
-        log = math.log(2 * 4 * 25 / 0.01)
-        assert uld.tau == pytest.approx(0.1 / math.sqrt(9 * 4 * log)) and uld.gamma == 4.0
-        assert uld.steps == math.ceil(log / (2 * uld.tau)) and uld.begin == CentredStart()
-        mala, ball = (make(4.0, d=9, eps=0.1) for make in (MALA.from_theory, ProjectedMALA.from_theory))
-        assert mala.tau == ball.tau == pytest.approx(1 / 108)
-        assert mala.steps == ball.steps == math.ceil(27 * (9 * math.log(2) + math.log(10)))
-        assert mala.begin == ball.begin == GaussianStart(8.0)
-
-    def test_starts(self) -> None:
-        """The start of the theorem on MALA: N(exp(-eta) (2 L + 1) / (4 L) x', I / (4 L)) at its eta."""
-        smoothness = 3.0
-        eta = math.log(1 + 1 / (2 * smoothness)) / 2
-        slope, scale = GaussianStart(2 * smoothness).coefficients(eta)
-        assert slope == pytest.approx(math.exp(-eta) * (2 * smoothness + 1) / (4 * smoothness))
-        assert scale == pytest.approx(1 / math.sqrt(4 * smoothness))
-        assert CentredStart().coefficients(eta) == pytest.approx((0, math.sqrt(math.exp(2 * eta) - 1)))
-        assert GaussianStart(1.0).coefficients(eta) == pytest.approx(
-            (math.exp(-eta), math.sqrt(1 - math.exp(-2 * eta)))
-        )
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.name}, {mutant.of}")
 def test_a_mutant_is_rejected(mutant: Mutant) -> None:
     assert mutant.p_value() < LEVEL
@@ -286,6 +181,8 @@ class TestAlone:
     def test_the_example_in_the_documentation(self) -> None:
         result = doctest.testmod(base)
         assert result.attempted >= 7 and result.failed == 0
+        result = doctest.testmod(sys.modules["drawahead.rtk.sample"])
+        assert result.attempted >= 5 and result.failed == 0
 
     def test_a_law_without_energies(self) -> None:
         law, noise = FunctionPotential(lambda z: z), Noise.of_samples(0, 4)

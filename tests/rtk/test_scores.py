@@ -183,7 +183,9 @@ class TestRefusals:
         with pytest.raises(da.InputError, match="nodes must be at least 2"):
             LineIntegral(1)
 
-    @pytest.mark.parametrize("target", [Hypercube(2), GaussianMixture(POINTS, 0.0), DataSet(POINTS)], ids=repr)
+    @pytest.mark.parametrize(
+        "target", [Hypercube(2), GaussianMixture(POINTS, 0.0), DataSet(POINTS)], ids=["cube", "points", "data"]
+    )
     def test_time_zero_where_there_is_no_density(self, target: DenoisingTarget) -> None:
         with pytest.raises(da.InputError, match="end above 0"):
             rtk.exact(target)(self.X, 0 * self.T)

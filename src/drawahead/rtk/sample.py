@@ -49,6 +49,13 @@ def sample(
     num_samples.
 
     If the score fails, `SamplingError.result` holds the samples of the batches finished before.
+
+    >>> import drawahead as da, torch
+    >>> target = da.targets.GaussianMixture(torch.tensor([[2.0, 0.0], [-2.0, 0.0]]), 0.3)
+    >>> kernel = da.rtk.ULD(tau=0.1, gamma=2.0, steps=10)
+    >>> result = da.rtk.sample(target, kernel=kernel, segments=da.rtk.Segments.even(3.0, 20), num_samples=5)
+    >>> result.samples.shape, result.report.calls
+    (torch.Size([5, 2]), 200)
     """
     oracle = as_oracle(score)
     shape = shape_of(oracle, shape)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import GaussianStart, Start
+from drawahead.rtk.kernels.starts import Start
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import RTKTarget
 
@@ -109,6 +109,3 @@ class MarkovKernel(Kernel):
         self.check(target.has_energy)
         state, info = self.run(target, self.init(target, noise), noise)
         return state.z, info
-
-
-DEFAULT_START = GaussianStart()
