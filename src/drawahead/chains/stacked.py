@@ -151,6 +151,8 @@ class StackedPaths(VectorPaths):
 
     def refresh(self, lanes: Tensor, taken: Tensor) -> Tensor:
         """Lanes (rows, w, c, d), once `taken` (rows, w) steps are taken, with what a refresh adds to them."""
+        if self.chain.plan.refresh is None:
+            return lanes
         row, column = self.chain.refreshed[taken].nonzero(as_tuple=True)
         add = self.chain.add[taken[row, column]]  # (m, c, q)
         zeta = self.copies[row].normal(Purpose.KNOWN, taken[row, column], size=add.shape[-1] * self.chain.size)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 
-_RELATIVE = 1e-6  # how much of b may lie where s adds no noise: rounding
+_RANK = 1e-14  # singular values of s that are as small as this, against the largest, are none
+_SLIGHT = 1e-9  # what b may have along them: rounding
 
 
 @final
@@ -117,9 +118,12 @@ class StackedPlan:
 
     def _check_noise(self) -> None:
         """An answer may push only where there is noise: u has unit scale whatever s makes of it."""
-        felt = torch.linalg.pinv(self.s) @ self.s  # (N, r, r), onto what s can see
-        unseen = (self.b - (felt @ self.b[..., None])[..., 0]).norm(dim=1)
-        bad = ((unseen > _RELATIVE * self.b.norm(dim=1)) & ~self.is_fixed).nonzero()[:, 0]
+        _, size, axes = torch.linalg.svd(self.s, full_matrices=True)  # axes (N, r, r), in rows
+        size = torch.nn.functional.pad(size, (0, axes.shape[1] - size.shape[1]))
+        along = (axes @ self.b[..., None])[..., 0].abs()
+        nothing = size <= _RANK * size.max(dim=1, keepdim=True).values
+        unseen = (along > _SLIGHT * self.b.norm(dim=1, keepdim=True)) & nothing
+        bad = (unseen.any(1) & ~self.is_fixed).nonzero()[:, 0]
         if len(bad):
             raise InputError(
                 f"in step {int(bad[0])} b pushes where s adds no noise: the columns of s_k must be independent, or b_k "
