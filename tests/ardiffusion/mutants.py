@@ -13,7 +13,7 @@ from drawahead import ardiffusion as ar
 from drawahead.chains.base import Tally
 from drawahead.chains.stacked import StackedPaths
 from drawahead.randomness import Purpose, Stream
-from tests.ardiffusion.reference import SCHEDULES, SIZE, TARGET
+from tests.ardiffusion.reference import LANGEVIN, NUMBER, SCHEDULES, SIZE, TARGET
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,30 @@ class NoiseReused(da.Chain):
         return self.chain.empty(num_samples)
 
 
+def langevin(change: Callable[[Tensor, int], None]) -> Callable[[str], da.Chain]:
+    """ULD whose lanes (z, v, x', finished parts) are not put in order between two parts as they should be."""
+
+    def made(name: str) -> da.Chain:
+        chain = ar.chain(TARGET, LANGEVIN)
+        keep, add = chain.plan.refresh or (torch.empty(0), torch.empty(0))
+        keep, steps = keep.clone(), chain.steps // NUMBER
+        for j in range(1, NUMBER):
+            change(keep[j * steps], j)
+        return da.StackedChain(chain.oracle, replace(chain.plan, refresh=(keep, add)), chain.shape, dtype=torch.float64)
+
+    return made
+
+
+def carried_over(keep: Tensor, j: int) -> None:
+    """A part begins where the one before ended, with noise on top, instead of at noise."""
+    keep[0, 0] = keep[2, 0] = 1.0
+
+
+def x_put_away(keep: Tensor, j: int) -> None:
+    """What is kept of a part is its last x', not its last z."""
+    keep[2 + j] = keep[2 + j].roll(2)
+
+
 def told(meddle: Callable[[Tensor, Tensor], Tensor]) -> Callable[[str], da.Chain]:
     return lambda name: ar.chain(Told(meddle), SCHEDULES[name])
 
@@ -120,3 +144,4 @@ MUTANTS: dict[str, Callable[[str], da.Chain]] = {
     "asked about the wrong part": lanes_swapped,
     "noise reused across parts": NoiseReused,
 }
+LANGEVIN_MUTANTS = {"carried over": langevin(carried_over), "x' put away": langevin(x_put_away)}

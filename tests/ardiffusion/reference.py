@@ -10,12 +10,15 @@ Power of the combined Kolmogorov-Smirnov tests at LEVEL: a distance of 0.04 in o
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.special import ndtr
 
 import drawahead as da
 from drawahead import ardiffusion as ar
+from drawahead import rtk
 from drawahead.agreement import kolmogorov
 from drawahead.schedules import Plan, Schedule, linear_betas
 from tests.exactness import combined
@@ -90,4 +93,47 @@ def normal_p_value(x: Tensor, mean: Tensor, covariance: Tensor) -> float:
 def law_p_value(chain: da.Chain, name: str, sampler: da.Sampler, draws: int, seed: int = 0) -> float:
     """Draw from the chain and compare with the law of the schedule called so."""
     samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws).samples
-    return normal_p_value(samples.flatten(1), *chain_law(SCHEDULES[name].plan()))
+    law = langevin_law() if name == "langevin" else chain_law(SCHEDULES[name].plan())
+    return normal_p_value(samples.flatten(1), *law)
+
+
+LANGEVIN = ar.RTK(rtk.ULD(tau=0.25, gamma=1.5, steps=4), rtk.Segments((1.5, 0.7, 0.3, 0.1)))
+
+
+def langevin_law(inner: ar.RTK = LANGEVIN) -> tuple[Tensor, Tensor]:
+    """The same for ULD inside segments, from its update as it is written down. The state is (parts, z, v, x')."""
+    assert isinstance(inner.kernel, rtk.ULD)
+    n, c = NUMBER * SIZE, inner.kernel.coefficients
+    eye = torch.eye(n + 3 * SIZE).double()
+    z, v, x = (eye[n + i * SIZE : n + (i + 1) * SIZE] for i in range(3))  # what picks them out of a state
+    at = slice(n, n + SIZE), slice(n + SIZE, n + 2 * SIZE), slice(n + 2 * SIZE, n + 3 * SIZE)
+    mean, covariance = torch.zeros(len(eye)).double(), torch.zeros_like(eye)
+    for j in range(NUMBER):
+        own = slice(j * SIZE, (j + 1) * SIZE)
+        move, noise = eye.clone(), torch.zeros_like(eye)
+        move[at[0]], noise[at[0], at[0]] = 0.0, torch.eye(SIZE).double()  # the first x' is noise
+        mean, covariance = move @ mean, move @ covariance @ move.T + noise
+        for time, eta in zip(inner.segments.times[1:], inner.segments.lengths, strict=True):
+            slope, scale = inner.kernel.begin.coefficients(eta)
+            move, noise = eye.clone(), torch.zeros_like(eye)
+            move[at[0]], move[at[1]], move[at[2]] = slope * z, 0.0, z
+            noise[at[0], at[0]], noise[at[1], at[1]] = scale**2 * torch.eye(SIZE), torch.eye(SIZE).double()
+            mean, covariance = move @ mean, move @ covariance @ move.T + noise
+            signal, variance = math.exp(-time), -math.expm1(-2 * time)
+            regression, offset = _regression(j, signal, variance**0.5)
+            answer = regression[:, : j * SIZE] @ eye[: j * SIZE] + regression[:, j * SIZE :] @ z
+            score, shift = (signal * answer - z) / variance, signal * offset / variance
+            gradient = (z - math.exp(eta) * x) / math.expm1(2 * eta) - score
+            move, push = eye.clone(), torch.zeros(len(eye)).double()
+            move[at[0]], move[at[1]] = z + c.drift * v - c.z_push * gradient, c.keep * v - c.v_push * gradient
+            push[at[0]], push[at[1]] = c.z_push * shift, c.v_push * shift
+            var_z, cov, var_v = c.covariance
+            noise = torch.zeros_like(eye)
+            for row, column, value in ((0, 0, var_z), (0, 1, cov), (1, 0, cov), (1, 1, var_v)):
+                noise[at[row], at[column]] = value * torch.eye(SIZE).double()
+            for _ in range(inner.kernel.steps):
+                mean, covariance = move @ mean + push, move @ covariance @ move.T + noise
+        move = eye.clone()
+        move[own] = z
+        mean, covariance = move @ mean, move @ covariance @ move.T
+    return mean[:n], covariance[:n, :n]

@@ -11,9 +11,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import ardiffusion as ar
-from tests.ardiffusion.mutants import MUTANTS
+from drawahead import rtk
+from tests.ardiffusion.mutants import LANGEVIN_MUTANTS, MUTANTS
 from tests.ardiffusion.reference import (
     COVARIANCE,
+    LANGEVIN,
     MEAN,
     NUMBER,
     PARTS,
@@ -21,6 +23,7 @@ from tests.ardiffusion.reference import (
     SIZE,
     TARGET,
     chain_law,
+    langevin_law,
     law_p_value,
     normal_p_value,
 )
@@ -29,11 +32,11 @@ from tests.exactness import LEVEL, combined
 Check = Callable[[float], None]
 QUICK: list[da.Sampler] = [da.Sequential(), da.Stepwise(), da.Block(), da.Coupled()]
 PAIRS = [(sampler, name) for sampler in QUICK for name in ("ou", "ddpm")]
-PAIRS += [(da.Coupled(window=7), "ou"), (da.Block(), "localization"), (da.Recursive(), "ou")]
+PAIRS += [(da.Coupled(window=7), "ou"), (da.Coupled(), "localization"), (da.Recursive(), "ou")]
 
 
 def draws_for(sampler: da.Sampler) -> int:
-    return 100 if isinstance(sampler, da.Recursive) else 10_000
+    return 60 if isinstance(sampler, da.Recursive) else 10_000
 
 
 @pytest.mark.parametrize(("sampler", "name"), PAIRS, ids=str)
@@ -41,11 +44,17 @@ def test_the_law_of_all_parts(sampler: da.Sampler, name: str, check: Check) -> N
     check(law_p_value(ar.chain(TARGET, SCHEDULES[name]), name, sampler, draws_for(sampler)))
 
 
+@pytest.mark.parametrize("sampler", [da.Sequential(), da.Block(), da.Coupled()], ids=repr)
+def test_the_law_of_langevin_steps(sampler: da.Sampler, check: Check) -> None:
+    check(law_p_value(ar.chain(TARGET, LANGEVIN), "langevin", sampler, 5_000))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", [*SCHEDULES, "langevin"])
 @pytest.mark.parametrize("sampler", [*QUICK, da.Recursive()], ids=repr)
 def test_the_law_of_all_parts_with_ten_times_the_draws(sampler: da.Sampler, name: str, check: Check) -> None:
-    check(law_p_value(ar.chain(TARGET, SCHEDULES[name]), name, sampler, 10 * draws_for(sampler), seed=1))
+    chain = ar.chain(TARGET, LANGEVIN if name == "langevin" else SCHEDULES[name])
+    check(law_p_value(chain, name, sampler, 10 * draws_for(sampler), seed=1))
 
 
 @pytest.mark.parametrize("sampler", [da.Block(), da.Coupled()], ids=repr)
@@ -84,6 +93,28 @@ def test_a_mutant_is_rejected(mutant: str, sampler: da.Sampler) -> None:
     assert law_p_value(MUTANTS[mutant]("ou"), "ou", sampler, 10_000) < LEVEL
 
 
+@pytest.mark.parametrize("mutant", LANGEVIN_MUTANTS)
+def test_a_mutant_of_langevin_steps_is_rejected(mutant: str) -> None:
+    assert law_p_value(LANGEVIN_MUTANTS[mutant]("langevin"), "langevin", da.Sequential(), 5_000) < LEVEL
+
+
+def test_one_part_of_langevin_steps_is_what_rtk_draws() -> None:
+    """Sample for sample: with one part nothing is left of auto-regression."""
+    whole = ar.GaussianParts(COVARIANCE, ar.Parts.undivided((NUMBER * SIZE,)), MEAN)
+    usual = da.targets.GaussianTarget(covariance=COVARIANCE, mean=MEAN)
+    one = da.sample(ar.chain(whole, LANGEVIN), 20, sampler=da.Sequential(), seed=4).samples
+    other = rtk.sample(usual, kernel=LANGEVIN.kernel, segments=LANGEVIN.segments, num_samples=20, seed=4).samples
+    assert torch.allclose(one[:, 0], other, atol=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0])
+def test_the_library_works_the_law_of_langevin_steps_out(spread: float) -> None:
+    """Whatever the spread, which is not part of the law."""
+    found = ar.law(ar.chain(TARGET, ar.RTK(LANGEVIN.kernel, LANGEVIN.segments, spread)))
+    mean, covariance = langevin_law()
+    assert torch.allclose(found.mean, mean, atol=1e-9) and torch.allclose(found.covariance, covariance, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_library_works_the_same_law_out(name: str) -> None:
     found = ar.law(ar.chain(TARGET, SCHEDULES[name]))
@@ -112,8 +143,8 @@ def test_one_part_is_the_usual_gaussian_target() -> None:
 @pytest.mark.parametrize("sampler", QUICK, ids=repr)
 def test_a_sample_does_not_depend_on_the_others(sampler: da.Sampler) -> None:
     chain = ar.chain(TARGET, SCHEDULES["ou"])
-    many = da.sample(chain, 20, sampler=sampler, seed=5).samples
-    few = da.sample(chain, 20, sampler=sampler, seed=5, max_live=3).samples
+    many = da.sample(chain, 8, sampler=sampler, seed=5).samples
+    few = da.sample(chain, 8, sampler=sampler, seed=5, max_live=3).samples
     assert torch.allclose(many, few, atol=1e-12)
     assert torch.allclose(many[:4], da.sample(chain, 4, sampler=sampler, seed=5).samples, atol=1e-12)
 
@@ -158,7 +189,7 @@ def test_windows_reach_beyond_a_part() -> None:
 def test_samples_are_joined() -> None:
     parts = ar.Parts((2, 4), (1, 2))  # two patches side by side
     target = ar.GaussianParts(torch.eye(8), parts, torch.arange(8))
-    result = ar.sample(target, 200, schedule=da.OUExponential.even(40), sampler=da.Coupled(), seed=0)
+    result = ar.sample(target, 200, inner=da.OUExponential.even(40), sampler=da.Coupled(), seed=0)
     assert result.samples.shape == (200, 2, 4)
     expected = torch.tensor([[0.0, 1, 4, 5], [2, 3, 6, 7]]).double()
     assert (result.samples.mean(0) - expected).abs().max() < 0.5

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import ardiffusion as ar
+from drawahead import rtk
 
 PARTS = ar.Parts((12,), (4,))
 CONFIGS = [
@@ -74,7 +75,7 @@ def test_any_scale_of_signal_and_noise_will_do() -> None:
     assert torch.allclose(answer, again, atol=1e-9)
 
 
-@pytest.mark.parametrize("sampler", [da.Sequential(), da.Coupled(secant=False), da.Block()], ids=repr)
+@pytest.mark.parametrize("sampler", [da.Sequential(), da.Coupled(), da.Block()], ids=repr)
 def test_one_part_is_ordinary_diffusion(sampler: da.Sampler) -> None:
     """The same network through GaussianChain draws the same samples."""
     config = ar.Config(ar.Parts.undivided((3, 2)), None, ar.MLPDenoiser(16, 2))
@@ -124,6 +125,10 @@ def test_what_cannot_be_is_refused() -> None:
         ar.Config.from_dict({"parts": {"shape": [4], "grid": [2]}, "encoder": {"kind": "cloud"}})
     with pytest.raises(da.InputError, match="Conditionals"):
         ar.chain(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
+    with pytest.raises(da.InputError, match="inner must be"):
+        ar.chain(awake(CONFIGS[0]), "ddpm")  # type: ignore[arg-type]
+    with pytest.raises(da.InputError, match="above time 0"):
+        ar.RTK(rtk.ULD(0.1, 2.0, 3), rtk.Segments.even(3.0, 3))
     with pytest.raises(da.InputError, match="positive definite"):
         ar.GaussianParts(torch.zeros(4, 4), ar.Parts((4,), (2,)))
     with pytest.raises(da.InputError, match="covariance must be"):

@@ -7,12 +7,14 @@ from drawahead.ardiffusion.denoisers import ConditionalDenoiser
 from drawahead.ardiffusion.encoders import Encoder
 from drawahead.ardiffusion.gaussian import GaussianParts
 from drawahead.ardiffusion.inference import chain, sample
+from drawahead.ardiffusion.inner import RTK
 from drawahead.ardiffusion.linear import Normal, law
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.parts import Parts
 from drawahead.ardiffusion.training import Progress, Trained, Training, train
 
 __all__ = [
+    "RTK",
     "ARModel",
     "ConditionalDenoiser",
     "Conditionals",

@@ -39,14 +39,22 @@ class Normal:
 def law(chain: StackedChain) -> Normal:
     """The law of a chain's output, its lanes one after another, if the oracle is affine in the state. Nothing is drawn:
     the oracle is asked at 0 and at the unit vectors."""
-    if chain.start_state is not None or chain.plan.refresh is not None:
-        raise InputError("a chain with a given start or with refreshed lanes is not worked out here")
+    if chain.start_state is not None:
+        raise InputError("a chain with a given start is not worked out here")
     lanes, size = chain.plan.lanes, chain.size
     n = lanes * size
     probes = torch.cat([torch.zeros(1, n), torch.eye(n), torch.linspace(-1, 1, n)[None]]).double()
     eye = torch.eye(size, dtype=torch.float64)
     mean = torch.zeros(n, dtype=torch.float64)
     covariance = torch.diag(chain.plan.start.repeat_interleave(size) ** 2)
+
+    def refreshed(mean: Tensor, covariance: Tensor, taken: int) -> tuple[Tensor, Tensor]:
+        if chain.plan.refresh is None:
+            return mean, covariance
+        keep, add = (torch.kron(table[taken], eye) for table in chain.plan.refresh)
+        return keep @ mean, keep @ covariance @ keep.T + add @ add.T
+
+    mean, covariance = refreshed(mean, covariance, 0)
     for k in range(chain.steps):
         step = torch.full((len(probes),), k)
         answers = torch.as_tensor(chain.predict(probes.view(-1, lanes, size), step)).double().view(-1, size)
@@ -58,5 +66,6 @@ def law(chain: StackedChain) -> Normal:
         mean = move @ mean + push @ answers[0]
         spread = torch.kron(chain.plan.s[k], eye) * chain.scale[k]
         covariance = move @ covariance @ move.T + spread @ spread.T
+        mean, covariance = refreshed(mean, covariance, k + 1)
     final = torch.kron(chain.plan.final.view(-1, lanes), eye)
     return Normal(final @ mean, final @ covariance @ final.T)
