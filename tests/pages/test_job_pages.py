@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner
 
 import drawahead as da
-from drawahead.cli.report import chain_of, report
+from drawahead.cli.app import app
+from drawahead.cli.report import chain_of
 from tests.pages.reading import Read, pictures_chain, uniform_chain
-
-APP = typer.Typer()
-APP.command()(report)
 
 
 def run(*arguments: object) -> Any:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments], catch_exceptions=False)
+    return CliRunner().invoke(app, ["report", *map(str, arguments)], catch_exceptions=False)
 
 
 def drawn(folder: Path, name: str, num: int = 40, **options: Any) -> da.jobs.Job:
@@ -90,31 +87,51 @@ def test_images_and_dominoes_are_drawn_again_for_the_film(tmp_path: Path) -> Non
     assert [image["src"] for image in plain.all("img")] == [image["src"] for image in page.all("img")]
     assert plain.data["film"] is None
     done = run(tmp_path / "images")
-    assert "not a target of drawahead's own" in done.stdout and done.exit_code == 0
+    assert "not one of drawahead's own targets" in done.stdout and done.exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("os:system", {}),
         ("ising", {"size": "3"}),
         ("ising", {"size": True}),
+        ("ising", {"size": -3}),
         ("ising", {"size": 10**9}),
+        ("ising", {"size": 4}),
         ("ising", {"size": 3, "exec": "x"}),
+        ("ising", {"size": 3, "dtype": "float64"}),
         ("text", {"prompt": ["_"]}),
         ("fashion", {"steps": 1.5}),
+        ("os:system", {}),
     ],
 )
 def test_nothing_that_a_folder_names_is_imported_or_believed(
     tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    job = drawn(tmp_path / "job", "ising", 4, size=3)
+    drawn(tmp_path / "job", "ising", 4, size=3)
     manifest = tmp_path / "job" / "manifest.json"
     found = json.loads(manifest.read_text())
     found["target"] = {"name": name, "options": options}
     manifest.write_text(json.dumps(found))
-    assert chain_of(da.jobs.read(job.folder)) is None
-    assert run(tmp_path / "job").exit_code == 0
+    if name == "os:system":  # only what the user names is imported
+        assert chain_of(da.jobs.read(tmp_path / "job")) is None and run(tmp_path / "job").exit_code == 0
+    else:
+        with pytest.raises(da.InputError):
+            run(tmp_path / "job")
+
+
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import drawahead as da\n\ndef model():\n    return da.targets.Ising.grid(3, 3)\n"
+    )
+    name = f"{tmp_path / 'mine.py'}:model"
+    da.jobs.draw(tmp_path / "job", da.targets.Ising.grid(3, 3), 4, name=name, seed=0, sampler=da.Coupled())
+    assert "not one of drawahead's own" in run(tmp_path / "job").stdout
+    page = Read((tmp_path / "job" / "report.html").read_text(encoding="utf-8"))
+    assert page.data["film"] is None and not page.all("rect")
+    run(tmp_path / "job", "--target", name)
+    page = Read((tmp_path / "job" / "report.html").read_text(encoding="utf-8"))
+    assert len(page.data["film"]["reels"]) == 4 and len(page.all("rect")) == 36
 
 
 def test_samples_of_another_target_are_refused(tmp_path: Path) -> None:

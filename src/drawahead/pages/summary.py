@@ -75,7 +75,7 @@ def figures(report: Report) -> list[Figure]:
         )
     if report.drafted:
         shown.append(Figure(f"{report.acceptance:.0%}", "of drafts kept", f"{report.drafted:,} drafted"))
-    shown.append(Figure(seconds(report.seconds), "wall-clock", f"{seconds(report.oracle_seconds)} of it the model"))
+    shown.append(Figure(seconds(report.seconds), "wall-clock", f"{seconds(report.oracle_seconds)} in the model"))
     return shown
 
 
