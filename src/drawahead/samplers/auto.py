@@ -105,11 +105,11 @@ def _by_times(bench: Bench) -> Choice:
 
 
 def _by_pilots(bench: Bench) -> Choice:
-    """With pilots: the window that took the least time."""
+    """With pilots: the window that takes the least time."""
     single = bench.seconds(0)
-    spent: dict[int, float] = {}
-    for window, _ in _rising(bench, lambda w: spent.setdefault(w, bench.rounds(w) * bench.seconds(w))):
-        spent.setdefault(window, bench.rounds(window) * bench.seconds(window))
+    windows = [window for window, _ in _rising(bench, lambda w: bench.rounds(w) * bench.seconds(w))]
+    rounds = _smoothed({window: bench.rounds(window) for window in windows})
+    spent = {window: rounds[window] * bench.seconds(window) for window in windows}
     best = min(spent, key=lambda w: spent[w], default=0)
     if not best or spent[best] > 0.95 * bench.steps * single:
         gain = bench.steps * single / spent[best] if best else 1.0
@@ -119,8 +119,19 @@ def _by_pilots(bench: Bench) -> Choice:
     return Choice(
         Coupled(window=None if bench.whole else best, least=round(ratio, 2)),
         f"a round with window {best} takes {ratio:.2f} times as long as one without, and a pilot needed "
-        f"{bench.rounds(best):.0f} rounds: {gain:.1f}x less time",
+        f"{rounds[best]:.0f} rounds: {gain:.1f}x less time",
     )
+
+
+def _smoothed(rounds: dict[int, float]) -> dict[int, float]:
+    """Rounds by window, by least squares on a + b / window: pilots are few, and all of them tell about each window."""
+    if len(rounds) < 3:
+        return rounds
+    inverse = [1 / window for window in rounds]
+    middle, mean = sum(inverse) / len(rounds), sum(rounds.values()) / len(rounds)
+    spread = sum((x - middle) ** 2 for x in inverse)
+    slope = sum((x - middle) * y for x, y in zip(inverse, rounds.values(), strict=True)) / spread
+    return {window: max(1.0, mean + slope * (1 / window - middle)) for window in rounds}
 
 
 def _rising(bench: Bench, cost: Callable[[int], float]) -> list[tuple[int, float]]:
@@ -133,8 +144,8 @@ def _rising(bench: Bench, cost: Callable[[int], float]) -> list[tuple[int, float
     while True:
         here = cost(window)
         windows.append((window, bench.seconds(window)))
-        # A pilot's rounds vary by a tenth or so: one window that is hardly better does not end the search there.
-        if here > (last if bench.pilots else 0.9 * last) or window >= bench.steps - 1 or window >= 1024:
+        # Rounds of pilots vary by a tenth or so: the search ends where the cost has risen by more than that.
+        if here > (1.15 if bench.pilots else 0.9) * last or window >= bench.steps - 1 or window >= 1024:
             return windows
         last = here
         window = min(bench.steps - 1, window * 2 if bench.pilots else window * 4)
