@@ -11,13 +11,14 @@ PYTEST := $(BIN)/pytest -q -n 2
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench clean distclean
+.PHONY: help demo test test-slow bench release-check clean distclean
 
 help:
 	@echo "make demo       draw texts and clothes, compare the samplers, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
+	@echo "make release-check  build, install afresh without and with each extra, and try each (a quarter of an hour)"
 	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
 
 demo: $(STAMP)
@@ -36,6 +37,9 @@ bench: $(STAMP)
 	$(BIN)/drawahead bench rounds --out docs
 	$(BIN)/drawahead bench diffusion --out docs
 	$(BIN)/drawahead bench coupled --out docs
+
+release-check: $(STAMP)
+	$(BIN)/python tools/release_check.py
 
 clean:
 	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
