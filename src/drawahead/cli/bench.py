@@ -14,6 +14,7 @@ from drawahead.bench.lower_bound import run as run_lower_bound
 from drawahead.bench.matchings import run as run_matchings
 from drawahead.bench.noise import run as run_noise
 from drawahead.bench.rounds import run as run_rounds
+from drawahead.bench.rtk import run as run_rtk
 from drawahead.cli.progress import watching
 
 bench = typer.Typer(help="Measure what the samplers cost.")
@@ -89,6 +90,17 @@ def lower_bound(
     """Measure the hard target and a fixed order beside the lower bound; write a page, its data and its figure."""
     with watching() as watch:
         paths = run_lower_bound(out, quick=quick, watch=watch.counting)
+    _wrote(paths)
+
+
+@bench.command()
+def rtk(
+    quick: Annotated[bool, typer.Option("--quick", help="Few samples and calls, up to d = 10.")] = False,
+    out: Folder = Path("docs"),
+) -> None:
+    """Measure reverse transition kernels and DDPM against calls; write a page, its data and its figures."""
+    with watching() as watch:
+        paths = run_rtk(out, quick=quick, watch=watch.counting)
     _wrote(paths)
 
 

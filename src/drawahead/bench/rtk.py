@@ -1,0 +1,203 @@
+"""The RTK benchmark: how close to the ring of Gaussians every method comes with how many calls, and how calls grow."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+import drawahead
+from drawahead import plots, rtk
+from drawahead.bench import rtk_figures, rtk_page, rtk_scaling
+from drawahead.bench.rounds import Watch
+from drawahead.bench.rtk_methods import FIRST, STEP_SIZES, Method, Run, methods
+from drawahead.bench.rtk_parallel import rounds_of_parallel_uld
+from drawahead.bench.rtk_ring import Distances, Ring, from_smoothness, smoothness, truncation
+from drawahead.rtk.segments import longest
+
+SEED, TUNING_SEED = 0, 1
+FLOORS = 8
+"""Sets of exact samples by which the floor of a distance and its noise are measured."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    dimensions: tuple[tuple[int, int, int], ...]
+    """d, how many samples, and how many of another seed for every step size that is tried."""
+    budgets: tuple[int, ...]
+    most: int
+    """Steps of DDPM at the far right: 0.001 T each."""
+    step_sizes: tuple[float, ...]
+    """Those that are tried."""
+    parallel: tuple[tuple[int, ...], int]
+    """Steps in a segment, and samples, of ULD in rounds."""
+    scaling: rtk_scaling.Plan
+
+
+FULL = Plan(
+    dimensions=((2, 10_000, 1_000), (10, 5_000, 500), (50, 2_000, 500)),
+    budgets=(20, 40, 80, 160, 320),
+    most=1000,
+    step_sizes=STEP_SIZES,
+    parallel=((16, 64, 256), 16),
+    scaling=rtk_scaling.FULL,
+)
+QUICK = Plan(
+    dimensions=((2, 1_000, 200), (10, 500, 100)),
+    budgets=(20, 40),
+    most=100,
+    step_sizes=STEP_SIZES[2:],
+    parallel=((16,), 4),
+    scaling=rtk_scaling.QUICK,
+)
+
+
+def run(folder: Path, *, quick: bool = False, watch: Watch | None = None) -> list[Path]:
+    """Measure, then write `data/rtk.json`, `figures/rtk*.png` and `rtk.md` under `folder`. -> their paths."""
+    plots.check()
+    bench = measured(QUICK if quick else FULL, watch)
+    bench["command"] = f"drawahead bench rtk{' --quick' if quick else ''} --out {folder}"
+    return write(folder, bench)
+
+
+def write(folder: Path, bench: dict[str, Any]) -> list[Path]:
+    """Write the data, the figures and the page. -> their paths."""
+    figures = {name: folder / "figures" / f"{name}.png" for name in rtk_figures.FIGURES}
+    paths = [folder / "data" / "rtk.json", folder / "rtk.md", *figures.values()]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    paths[0].write_text(json.dumps(bench, indent=1) + "\n")
+    paths[1].write_text(rtk_page.page(bench))
+    for name, path in figures.items():
+        rtk_figures.FIGURES[name](bench, path)
+    return paths
+
+
+def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
+    """All measurements, as plain values."""
+    began = time.perf_counter()
+    chosen = list(methods())
+    total = len(plan.dimensions) * len(chosen) + 2
+    rows: list[dict[str, Any]] = []
+    floors: dict[str, Any] = {}
+    for i, (d, number, tuning) in enumerate(plan.dimensions):
+        distances = Distances(Ring(d))
+        floors[str(d)] = _floor(distances, number)
+        for j, method in enumerate(chosen):
+            rows += _curve(plan, method, distances, number, tuning)
+            if watch is not None:
+                watch(f"{method.label}, d = {d}", i * len(chosen) + j + 1, total)
+    parallel = [asdict(row) for row in rounds_of_parallel_uld(steps=plan.parallel[0], samples=plan.parallel[1])]
+    if watch is not None:
+        watch("ULD in rounds", total - 1, total)
+    scaling = rtk_scaling.study(plan.scaling)
+    if watch is not None:
+        watch("scaling", total, total)
+    return {
+        "versions": {
+            "drawahead": drawahead.__version__,
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+        "seconds": round(time.perf_counter() - began, 1),
+        "first": FIRST,
+        "step_sizes": list(plan.step_sizes),
+        "floor_sets": FLOORS,
+        "budgets": list(plan.budgets),
+        "most": plan.most,
+        "samples": {str(d): number for d, number, _ in plan.dimensions},
+        "tuning": {str(d): tuning for d, _, tuning in plan.dimensions},
+        "smoothness": _smoothness(),
+        "truncation": max(truncation(FIRST, d) for d, _, _ in plan.dimensions),
+        "floors": floors,
+        "rows": rows,
+        "pictures": _pictures(rows),
+        "parallel": {"samples": plan.parallel[1], "rows": parallel},
+        "scaling": {**scaling, "number": plan.scaling.number},
+    }
+
+
+def _curve(plan: Plan, method: Method, distances: Distances, number: int, tuning: int) -> Iterator[dict[str, Any]]:
+    """One method at every number of calls that it can do something with."""
+    d = distances.ring.d
+    far = (plan.most,) if method.name == "DDPM" else ()
+    for budget in (*plan.budgets, *far):
+        c = _tuned(plan.step_sizes, method, budget, distances, tuning) if method.tuned else None
+        run = method.plan(budget, c or 0.0, d)
+        if run is not None:
+            samples, report = _drawn(distances.ring, run, number, SEED)
+            yield {
+                "d": d,
+                "method": method.name,
+                "grid": method.grid,
+                "budget": budget,
+                "calls": report.calls + report.energy_calls,
+                "segments": report.segments,
+                "c": c,
+                "acceptance": sum(report.acceptance) / report.segments,
+                **distances(samples),
+            }
+
+
+def _tuned(step_sizes: Sequence[float], method: Method, budget: int, distances: Distances, number: int) -> float | None:
+    """The step size with the best marginal accuracy, on other samples than those that are measured."""
+    found: dict[float, float] = {}
+    for c in step_sizes:
+        run = method.plan(budget, c, distances.ring.d)
+        if run is not None:
+            found[c] = -distances.marginal(_drawn(distances.ring, run, number, TUNING_SEED)[0])
+    return max(found, key=found.__getitem__) if found else None
+
+
+def _drawn(ring: Ring, run: Run, number: int, seed: int) -> tuple[Tensor, rtk.RTKReport]:
+    result = rtk.sample(ring, kernel=run.kernel, segments=run.segments, num_samples=number, seed=seed)
+    return result.samples, result.report
+
+
+def _floor(distances: Distances, number: int) -> dict[str, dict[str, float]]:
+    """The mean and standard deviation of each distance for exact samples."""
+    found = [distances(distances.ring.draw(number, seed)) for seed in range(1, FLOORS + 1)]
+    values = {name: torch.tensor([one[name] for one in found], dtype=torch.float64) for name in found[0]}
+    return {name: {"mean": float(value.mean()), "noise": float(value.std())} for name, value in values.items()}
+
+
+def _smoothness() -> dict[str, float]:
+    """L at time 0, the theorem's segments for it, and how many segments L of each time gives."""
+    largest = smoothness(0.0)
+    return {
+        "largest": largest,
+        "eta": longest(largest),
+        "segments": len(rtk.Segments.from_smoothness(largest, FIRST)),
+        "segments_of_each_time": len(from_smoothness(FIRST)),
+    }
+
+
+PICTURE_CALLS, PICTURE_POINTS = 40, 600
+
+
+def _pictures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few samples of the methods in question, all with about the same number of calls, and exact ones."""
+    ring = Ring(2)
+    exact = ring.draw(PICTURE_POINTS, seed=0)
+    shown = [{"label": "exact samples", "points": exact.round(decimals=3).tolist()}]
+    step_size = {(row["method"], row["grid"]): row["c"] for row in rows if (row["d"], row["budget"]) == (2, 40)}
+    for method in methods():
+        key = method.name, method.grid
+        if key in rtk_figures.PICTURED:
+            run = method.plan(PICTURE_CALLS, step_size[key] or 0.0, 2)
+            assert run is not None  # 40 calls are enough for each of them
+            samples, report = _drawn(ring, run, PICTURE_POINTS, SEED)
+            label = f"{method.label}: {report.calls + report.energy_calls} calls"
+            shown.append({"label": label, "points": samples.round(decimals=3).tolist()})
+    return shown

@@ -1,0 +1,137 @@
+"""Methods of the RTK benchmark beside each other: tables and sentences that follow from the numbers."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from drawahead.bench.page import table
+from drawahead.bench.rtk_figures import QUANTITIES
+
+Row = dict[str, Any]
+SURE = 4.0
+"""A difference counts if it exceeds so many standard deviations of the same quantity between sets of exact samples."""
+
+
+def find(bench: dict[str, Any], d: int, method: str, grid: str, budget: int) -> Row | None:
+    keys = ("d", "method", "grid", "budget")
+    return next((row for row in bench["rows"] if tuple(row[key] for key in keys) == (d, method, grid, budget)), None)
+
+
+def compared(bench: dict[str, Any], one: Row, other: Row, quantity: str) -> int:
+    """1 if `one` is better than `other`, -1 if it is worse, 0 if no difference can be seen."""
+    gain = one[quantity] - other[quantity]
+    if quantity != "marginal accuracy":
+        gain = -gain
+    noise = SURE * bench["floors"][str(one["d"])][quantity]["noise"]
+    return int(gain > noise) - int(gain < -noise)
+
+
+def findings(bench: dict[str, Any]) -> Iterator[str]:
+    """The comparison with DDPM in words, a point of a list each."""
+    for method in ("RTK-ULD", "RTK-MALA"):
+        for grid, ddpm in (("even", "even"), ("even", "geometric"), ("geometric", "geometric")):
+            verdicts = {d: _verdicts(bench, d, (method, grid), ("DDPM", ddpm)) for d in map(int, bench["samples"])}
+            found = [sign for one in verdicts.values() for sign in one.values()]
+            counts = [f"{word} in {found.count(sign)}" for sign, word in _VERDICTS]
+            details = [
+                f"d = {d}: {', '.join(f'{word} at {listed(at)}' for word, at in _grouped(one))}"
+                for d, one in verdicts.items()
+                if one
+            ]
+            yield _point(
+                f"**{method} on {grid} segments, beside DDPM in {ddpm} steps.** Of {len(found)} comparisons at equal "
+                f"calls it is {', '.join(counts)}. {'; '.join(details)} calls."
+            )
+        yield _point(_as_good_as_many(bench, method))
+
+
+_VERDICTS = ((1, "better"), (0, "no different"), (-1, "worse"))
+
+
+def _verdicts(bench: dict[str, Any], d: int, key: tuple[str, str], beside: tuple[str, str]) -> dict[int, int]:
+    """By marginal accuracy, for each budget that both can spend."""
+    found = {}
+    for budget in bench["budgets"]:
+        one, other = find(bench, d, *key, budget), find(bench, d, *beside, budget)
+        if one is not None and other is not None:
+            found[budget] = compared(bench, one, other, "marginal accuracy")
+    return found
+
+
+def _grouped(verdicts: dict[int, int]) -> Iterator[tuple[str, list[int]]]:
+    for sign, word in _VERDICTS:
+        at = [budget for budget, verdict in verdicts.items() if verdict == sign]
+        if at:
+            yield word, at
+
+
+def _as_good_as_many(bench: dict[str, Any], method: str) -> str:
+    """The fewest calls at which RTK on even segments is no worse than DDPM with its smallest even steps."""
+    said = []
+    for d in map(int, bench["samples"]):
+        many = find(bench, d, "DDPM", "even", bench["most"])
+        rows = [find(bench, d, method, "even", budget) for budget in bench["budgets"]]
+        good = [row for row in rows if row and many and compared(bench, row, many, "marginal accuracy") >= 0]
+        said.append(f"{good[0]['calls']} calls for d = {d}" if good else f"more than any budget for d = {d}")
+    return (
+        f"**{method} as good as {bench['most']} even steps of DDPM**, {1 / bench['most']:g} T each: on even segments "
+        f"it takes {listed(said)}."
+    )
+
+
+def _point(text: str) -> str:
+    return textwrap.fill(text, 118, initial_indent="* ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def balance(bench: dict[str, Any], grid: str, other_grid: str) -> tuple[int, int, int]:
+    """How often RTK-ULD and RTK-MALA are better, no different and worse on one grid than on the other."""
+    found = []
+    for row in bench["rows"]:
+        if row["method"] in ("RTK-ULD", "RTK-MALA") and row["grid"] == grid:
+            other = find(bench, row["d"], row["method"], other_grid, row["budget"])
+            if other is not None:
+                found.append(compared(bench, row, other, "marginal accuracy"))
+    return found.count(1), found.count(0), found.count(-1)
+
+
+def indistinguishable(bench: dict[str, Any]) -> str:
+    """The smallest budget at which each method reaches the floor."""
+    lines = []
+    for method, grid in dict.fromkeys((row["method"], row["grid"]) for row in bench["rows"]):
+        line = [f"{method}, {grid}"]
+        for d in bench["samples"]:
+            floor = bench["floors"][d]["marginal accuracy"]
+            own = [row for row in bench["rows"] if (row["method"], row["grid"], str(row["d"])) == (method, grid, d)]
+            near = [row for row in own if row["marginal accuracy"] >= floor["mean"] - SURE * floor["noise"]]
+            line.append(str(near[0]["calls"]) if near else f"more than {own[-1]['calls']}" if own else "-")
+        lines.append(line)
+    text = f"By marginal accuracy, to within {SURE:g} standard deviations of the floor, among the budgets tried.\n\n"
+    return text + table(["calls", *(f"d = {d}" for d in bench["samples"])], lines)
+
+
+SIGNS = """\
+`+` better, `=` no difference to be seen, `-` worse: in marginal accuracy, total variation and sliced W1, in this
+order. An empty cell: not enough calls for one step in each segment."""
+
+
+def signs(bench: dict[str, Any], ddpm: str) -> str:
+    lines = []
+    for d in map(int, bench["samples"]):
+        for method in ("RTK-ULD", "RTK-MALA"):
+            for grid in ("even", "geometric", "from L"):
+                line = []
+                for budget in bench["budgets"]:
+                    one, other = (find(bench, d, *key, budget) for key in ((method, grid), ("DDPM", ddpm)))
+                    signs = [compared(bench, one, other, quantity) for quantity in QUANTITIES] if one and other else []
+                    line.append(f"`{' '.join('-=+'[sign + 1] for sign in signs)}`" if signs else "")
+                if any(line):
+                    lines.append([f"d = {d}: {method}, {grid}", *line])
+    return table([f"beside DDPM in {ddpm} steps, calls", *map(str, bench["budgets"])], lines)
+
+
+def listed(items: Sequence[object]) -> str:
+    """a, b and c."""
+    words = [str(item) for item in items]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
