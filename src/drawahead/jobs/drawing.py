@@ -64,6 +64,8 @@ def draw(
     an `Interrupted`, with what was finished of the shard under way. The finished shards are kept whatever happens.
     """
     chain = as_chain(target)
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise InputError(f"sampler must be a sampler such as Block(), not {sampler!r}")
     asked = Asked(
         chain,
         checks.text(name, "name", 1000),

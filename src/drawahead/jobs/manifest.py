@@ -100,7 +100,7 @@ def _shard(value: object, index: int, config: Config) -> Shard:
     found = checks.fields(value, what, *(field.name for field in fields(Shard)))
     if found["file"] != file_name(index):  # so no name leads out of the folder
         raise InputError(f"the file of {what} must be {file_name(index)}, not {checks.short(found['file'])}")
-    if (found["first"], found["count"]) != config.part(index):
+    if (checks.count(found["first"], what), checks.count(found["count"], what)) != config.part(index):
         raise InputError(f"{what} must have (first, count) = {config.part(index)}")
     digest = checks.text(found["sha256"], f"sha256 of {what}", 64)
     if not re.fullmatch("[0-9a-f]{64}", digest):

@@ -1,0 +1,406 @@
+"""Jobs: what is drawn, what is kept when something fails, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import drawahead as da
+from drawahead.chains.base import Paths
+from drawahead.jobs import Job, files
+from drawahead.jobs.sizing import shard_size
+from drawahead.rounds import Thread
+from drawahead.samplers import Guarantee
+
+NUM, SIZE, SEED = 23, 5, 11
+
+
+def ising() -> da.TokenOracle:
+    return da.targets.Ising.grid(3, 3, coupling=0.4)
+
+
+def diffusion() -> da.GaussianChain:
+    return da.GaussianChain(da.targets.Hypercube(4), da.DDPM(timesteps=range(900, -1, -100)))
+
+
+def images() -> da.GaussianChain:
+    return da.GaussianChain(da.targets.DataSet(torch.eye(9).view(9, 3, 3)), da.DDPM(timesteps=range(900, -1, -100)))
+
+
+def draw(
+    folder: Path,
+    target: Any = None,
+    num: int = NUM,
+    *,
+    sampler: da.Sampler | None = da.Coupled(),  # noqa: B008 - it is frozen
+    shard_size: int | None = SIZE,
+    seed: int | None = SEED,
+    name: str = "ising",
+    options: dict[str, Any] | None = None,
+    resume: bool = False,
+    any_version: bool = False,
+    max_batch_size: int | None = None,
+    stop: threading.Event | None = None,
+    on_round: Callable[[da.Report], None] | None = None,
+) -> Job:
+    return da.jobs.draw(
+        folder,
+        ising() if target is None else target,
+        num,
+        name=name,
+        options=options,
+        sampler=sampler,
+        seed=seed,
+        shard_size=shard_size,
+        resume=resume,
+        any_version=any_version,
+        max_batch_size=max_batch_size,
+        stop=stop,
+        on_round=on_round,
+    )
+
+
+@pytest.mark.parametrize("target", [ising, diffusion, images])
+def test_a_job_draws_what_sample_draws(target: Callable[[], Any], tmp_path: Path) -> None:
+    job = draw(tmp_path / "job", target(), options={"a": [1, 2], "b": None})
+    whole = da.sample(target(), NUM, sampler=da.Coupled(), seed=SEED)
+    assert job.complete and job.num_samples == NUM
+    assert torch.equal(job.samples(), whole.samples) and job.samples().dtype == whole.samples.dtype
+    again = da.jobs.read(str(tmp_path / "job"))
+    assert again.config == job.config and again.shards == job.shards and again.report == job.report
+    assert again.config.options == {"a": [1, 2], "b": None} and again.config.sampler.sampler == da.Coupled()
+    assert [(shard.first, shard.count) for shard in job.shards] == [(0, 5), (5, 5), (10, 5), (15, 5), (20, 3)]
+    assert torch.equal(again.samples(3, 14), whole.samples[3:17]) and again.samples(NUM).shape == (
+        0,
+        *whole.samples.shape[1:],
+    )
+    again.verify()
+    with pytest.raises(da.InputError, match=r"samples 0 \.\.\. 22"):
+        again.samples(20, 4)
+
+
+def test_the_report_is_that_of_all_shards(tmp_path: Path) -> None:
+    report = draw(tmp_path / "job").report
+    parts = [
+        da.sample(ising(), min(SIZE, NUM - i), first=i, sampler=da.Coupled(), seed=SEED).report
+        for i in range(0, NUM, SIZE)
+    ]
+    for name in ("rounds", "queries", "passes", "drafted", "accepted", "num_samples"):
+        assert getattr(report, name) == sum(getattr(part, name) for part in parts)
+    assert report.widths == sum((part.widths for part in parts), ())
+    assert report.sample_rounds == sum((part.sample_rounds for part in parts), ())
+    assert sorted(report.progress) == list(range(16)) and report.progress[7] == parts[1].progress[7]
+    totals = json.loads((tmp_path / "job" / "manifest.json").read_text())["report"]
+    assert all(totals[name] == getattr(report, name) for name in ("rounds", "queries", "num_samples", "accepted"))
+    assert da.Report.from_dict(report.to_dict()) == report
+
+
+def test_auto_is_written_down_before_anything_is_drawn(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    begun = draw(tmp_path / "job", diffusion(), sampler=None, shard_size=None, seed=None, stop=stop)
+    assert begun.num_samples == 0 and not begun.complete and begun.report.rounds == 0
+    written = begun.config.sampler
+    assert written.choice and written.sampler in (da.Sequential(), written.sampler) and begun.config.shard_size <= NUM
+    job = draw(tmp_path / "job", diffusion(), sampler=da.Auto(), shard_size=None, seed=None, resume=True)
+    assert job.config == begun.config and job.report.choice == written.choice and job.report.probes == written.probes
+    assert written.sampler is not None
+    again = da.sample(diffusion(), NUM, sampler=written.sampler, seed=begun.config.seed)
+    assert torch.equal(job.samples(), again.samples)
+
+
+def test_a_stop_token_ends_a_job_between_shards(tmp_path: Path) -> None:
+    stop = threading.Event()
+    rounds = 0
+
+    def on_round(report: da.Report) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 9:
+            stop.set()
+
+    part = draw(tmp_path / "job", stop=stop, on_round=on_round)
+    assert not part.complete and part.num_samples % SIZE == 0
+    assert_resumes(tmp_path / "job", part.num_samples)
+
+
+def test_ctrl_c_keeps_the_finished_shards(tmp_path: Path) -> None:
+    rounds = 0
+
+    def on_round(report: da.Report) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(da.Interrupted, match=r"interrupted; \d+ of 23 samples are kept in") as caught:
+        draw(tmp_path / "job", on_round=on_round)
+    assert len(caught.value.result.samples) < SIZE
+    assert_resumes(tmp_path / "job")
+
+
+def assert_resumes(folder: Path, kept: int | None = None) -> None:
+    """What is there stays as it is, and the rest comes as if nothing had happened."""
+    before = da.jobs.read(folder)
+    assert 0 < before.num_samples < NUM and kept in (None, before.num_samples)
+    after = draw(folder, resume=True)
+    assert after.complete and after.shards[: len(before.shards)] == before.shards
+    assert torch.equal(after.samples(), da.sample(ising(), NUM, sampler=da.Coupled(), seed=SEED).samples)
+
+
+class Failing(da.TokenOracle):
+    """Fails when it is asked for the so manieth time."""
+
+    def __init__(self, calls: int) -> None:
+        self.inner, self.calls = ising(), calls
+        self.length, self.vocab_size = self.inner.length, self.inner.vocab_size
+
+    def rows(self, tokens: torch.Tensor) -> torch.Tensor:
+        self.calls -= 1
+        if not self.calls:
+            raise RuntimeError("the network is down")
+        return self.inner.rows(tokens)
+
+
+def test_a_crash_of_the_oracle_keeps_the_finished_shards(tmp_path: Path) -> None:
+    with pytest.raises(da.JobError, match=r"the network is down; \d+ of 23 samples are kept in") as caught:
+        draw(tmp_path / "job", Failing(12))
+    assert caught.value.folder == tmp_path / "job" and "\n" not in str(caught.value)
+    assert_resumes(tmp_path / "job")
+
+
+@pytest.mark.parametrize("calls", range(4, 20, 3))
+def test_a_full_disk_keeps_the_finished_shards(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever write fails, of a shard or of the manifest."""
+    sync, left = os.fsync, calls
+
+    def full(handle: int) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(da.JobError, match=r"No space left on device; \d+ of 23 samples are kept in") as caught:
+        draw(tmp_path / "job")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "job").rglob("*.tmp"))  # what could not be written takes no room
+    monkeypatch.undo()
+    before = da.jobs.read(tmp_path / "job")
+    before.verify()
+    after = draw(tmp_path / "job", resume=True)
+    assert after.complete and after.shards[: len(before.shards)] == before.shards
+    assert torch.equal(after.samples(), da.sample(ising(), NUM, sampler=da.Coupled(), seed=SEED).samples)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 12}, "seed is 11 there, not 12"),
+        ({"num": 24}, "num is 23 there, not 24"),
+        ({"shard_size": 6}, "shard_size is 5 there, not 6"),
+        ({"name": "other"}, "name is 'ising' there, not 'other'"),
+        ({"options": {"a": 1}}, "option a is None there, not 1"),
+        ({"max_batch_size": 7}, "max_batch_size is None there, not 7"),
+        ({"sampler": da.Block()}, "sampler is 'Coupled(.*)' there, not 'Block"),
+        ({"sampler": da.Auto()}, "sampler is 'Coupled(.*)' there, not 'Auto"),
+        ({"target": da.targets.Ising.grid(2, 3)}, r"steps is 9 there, not 6; shape is \(9,\) there, not \(6,\)"),
+        ({"target": diffusion()}, "dtype is 'int64' there, not 'float64'"),
+        ({"seed": 12, "num": 3}, "num is 23 there, not 3; seed is 11 there, not 12"),
+    ],
+)
+def test_another_configuration_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    draw(tmp_path / "job", stop=stopped())
+    with pytest.raises(da.InputError, match=words):
+        draw(tmp_path / "job", resume=True, **change)
+
+
+def stopped() -> threading.Event:
+    stop = threading.Event()
+    stop.set()
+    return stop
+
+
+def test_what_is_not_given_is_taken_from_the_job(tmp_path: Path) -> None:
+    begun = draw(tmp_path / "job", stop=stopped(), max_batch_size=3)
+    job = draw(tmp_path / "job", resume=True, sampler=None, seed=None, shard_size=None)
+    assert job.config == begun.config and job.complete
+
+
+def test_other_versions_are_refused_unless_asked_for(tmp_path: Path) -> None:
+    draw(tmp_path / "job", stop=stopped())
+    manifest = tmp_path / "job" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(f'"{torch.__version__}"', '"1.0"'))
+    with pytest.raises(da.InputError, match=r"torch 1\.0 there"):
+        draw(tmp_path / "job", resume=True)
+    job = draw(tmp_path / "job", resume=True, any_version=True)
+    assert [entry["torch"] for entry in job.manifest.versions] == ["1.0", torch.__version__] and job.complete
+    assert draw(tmp_path / "job", resume=True) is not None  # the newest counts
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+    draw(tmp_path / "job")
+    with pytest.raises(da.InputError, match="holds a job already"):
+        draw(tmp_path / "job")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("")
+    for resume in (False, True):
+        with pytest.raises(da.InputError, match="is not empty, and holds no job"):
+            draw(tmp_path / "full", resume=resume)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(da.InputError, match="cannot be a folder"):
+        draw(tmp_path / "file")
+    (tmp_path / "job" / "manifest.json").unlink()
+    with pytest.raises(da.InputError, match="shards but no manifest"):
+        draw(tmp_path / "job", resume=True)
+    assert draw(tmp_path / "new" / "er", resume=True).complete
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "shards").symlink_to(outside)
+    with pytest.raises(da.InputError, match="is not a folder"):
+        draw(tmp_path / "job")
+    assert not list(outside.iterdir())
+    job = draw(tmp_path / "other")
+    shard = tmp_path / "other" / "shards" / "000001.safetensors"
+    shard.rename(outside / "moved")
+    shard.symlink_to(outside / "moved")
+    for look in (job.verify, job.samples, lambda: da.jobs.read(tmp_path / "other").report):
+        with pytest.raises(da.InputError, match=r"000001\.safetensors"):
+            look()
+
+
+def test_a_damaged_shard_is_refused_and_a_missing_one_is_drawn_again(tmp_path: Path) -> None:
+    job = draw(tmp_path / "job")
+    shard = tmp_path / "job" / "shards" / "000002.safetensors"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(da.InputError, match=r"000002\.safetensors is damaged"):
+        job.samples()
+    with pytest.raises(da.InputError, match=r"000002\.safetensors is damaged"):
+        draw(tmp_path / "job", resume=True)
+    shard.unlink()
+    with pytest.raises(da.InputError, match=r"000002\.safetensors is not readable"):
+        job.samples()
+    again = draw(tmp_path / "job", resume=True)
+    assert torch.equal(again.samples(), da.sample(ising(), NUM, sampler=da.Coupled(), seed=SEED).samples)
+    assert again.shards[:2] == job.shards[:2] and again.shards[3:] == job.shards[3:]
+
+
+def test_only_one_drawer_at_a_time(tmp_path: Path) -> None:
+    seen = []
+
+    def on_round(report: da.Report) -> None:
+        if not seen:
+            with pytest.raises(da.InputError, match=f"in use by process {os.getpid()} on ") as caught:
+                draw(tmp_path / "job", resume=True)
+            seen.append(caught)
+            assert da.jobs.read(tmp_path / "job").num_samples == 0  # looking is free
+
+    assert draw(tmp_path / "job", on_round=on_round).complete and seen
+    assert draw(tmp_path / "job", resume=True).complete
+
+
+def test_without_flock_the_file_is_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    test_only_one_drawer_at_a_time(tmp_path)
+    lock = tmp_path / "job" / "lock"
+    assert not lock.exists()
+    lock.write_text('{"pid": 4194305, "host": "elsewhere"}')
+    with pytest.raises(da.InputError, match="in use by process 4194305 on elsewhere"):
+        draw(tmp_path / "job", resume=True)
+    lock.write_text(json.dumps({"pid": 4194305, "host": socket.gethostname()}))  # no such process
+    assert draw(tmp_path / "job", resume=True).complete
+
+
+@dataclass(frozen=True)
+class Mine(da.Sampler):
+    """A sampler of the user's own."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee(exact=True, rounds="n", reference="mine")
+    pace: int = 1
+
+    def run(self, paths: Paths) -> Thread:
+        return da.Sequential().run(paths)
+
+
+def test_a_sampler_of_your_own_is_given_again(tmp_path: Path) -> None:
+    draw(tmp_path / "job", sampler=Mine(), stop=stopped())
+    assert da.jobs.read(tmp_path / "job").config.sampler.sampler is None
+    with pytest.raises(da.InputError, match="a sampler of your own"):
+        draw(tmp_path / "job", sampler=None, resume=True)
+    with pytest.raises(da.InputError, match=r"Mine\(pace=1\)' there, not 'Mine\(pace=2\)"):
+        draw(tmp_path / "job", sampler=Mine(2), resume=True)
+    assert draw(tmp_path / "job", sampler=Mine(), resume=True).complete
+
+
+def test_samplers_inside_samplers_are_written_down(tmp_path: Path) -> None:
+    board = da.tilings.dominoes("square", 4)
+    sampler = da.Separated(inner=da.Block(window=3))
+    job = draw(tmp_path / "job", board, 3, sampler=sampler)
+    assert da.jobs.read(tmp_path / "job").config.sampler.sampler == sampler
+    assert torch.equal(job.samples(), da.sample(board, 3, sampler=sampler, seed=SEED).samples)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"num": 0}, "num_samples must be at least 1"),
+        ({"shard_size": 0}, "shard_size must be at least 1"),
+        ({"options": {"a": float("nan")}}, "options must be plain"),
+        ({"options": {"a": object()}}, "options must be plain"),
+        ({"seed": 2**65}, "seed must be"),
+        ({"name": 3}, "name must be a text"),
+        ({"num": 20_001, "shard_size": 1}, "shard_size must be at least 3 here"),
+        ({"sampler": "block"}, "sampler must be a sampler"),
+    ],
+)
+def test_bad_input_is_refused(wrong: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(da.InputError, match=words):
+        draw(tmp_path / "job", **wrong)
+    assert not (tmp_path / "job" / "manifest.json").exists()
+
+
+def test_without_safetensors_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(da.InputError, match=r"pip install 'drawahead\[models\]'"):
+        draw(tmp_path / "job")
+    assert not (tmp_path / "job").exists()
+
+
+class TestShardSize:
+    """Half a minute of work, 64 MiB at most."""
+
+    def test_quick_samples_come_in_large_shards(self, tmp_path: Path) -> None:
+        job = draw(tmp_path / "job", da.targets.Product.random(4, q=2), 2000, shard_size=None, sampler=da.Sequential())
+        assert job.config.shard_size == 2000
+
+    def test_slow_ones_in_small_ones(self, tmp_path: Path) -> None:
+        class Slow(Failing):
+            def rows(self, tokens: torch.Tensor) -> torch.Tensor:
+                threading.Event().wait(0.05 * len(tokens))
+                return super().rows(tokens)
+
+        job = draw(tmp_path / "job", Slow(-1), 2000, shard_size=None, sampler=da.Sequential(), stop=stopped())
+        assert 16 <= job.config.shard_size <= 64  # about 66 samples in 30 seconds, were the machine idle
+
+    def test_large_ones_are_limited_by_their_bytes(self) -> None:
+        big = da.GaussianChain(lambda x, k: x, da.DDPM(timesteps=range(900, -1, -100)), (1024, 1024))
+        quick = da.sample(ising(), 4, seed=0)
+        assert shard_size(big, 1000, lambda n, pace: quick) == 16

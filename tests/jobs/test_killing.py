@@ -1,0 +1,87 @@
+"""A job whose process is killed, again and again, ends with the samples of one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import drawahead as da
+
+DYING = Path(__file__).with_name("dying.py")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+
+
+@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_killed_process_loses_nothing_and_draws_nothing_twice(kills: int, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(DYING), str(kills), str(tmp_path)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["random"]["kills"] >= kills and found["random"]["progressed"] >= found["random"]["jobs"]
+    # Five files: the manifest of the beginning, two shards, and the manifest after each. Each is opened, written in two
+    # halves, synced, renamed, and its folder opened and synced.
+    assert found["points"] == f"survives {{'points': {5 * 7}}}"
+    # The same test finds out who writes files otherwise.
+    assert "manifest.json: it is not readable: Expecting value" in found["write_in_place"]
+    assert "safetensors is not readable: No such file" in found["manifest_first"]
+
+
+ARGUMENTS = ["sample", "markov", "--size", "32", "--num", "4000", "--shard-size", "40", "--sampler", "sequential"]
+
+
+def started(folder: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from drawahead.cli import main; main()", *ARGUMENTS, "--out", str(folder), *more],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(folder: Path) -> int:
+    try:
+        return da.jobs.read(folder).num_samples
+    except da.InputError:
+        return 0
+
+
+def test_the_command_is_interrupted_killed_and_resumed(tmp_path: Path) -> None:
+    """Ctrl-C, then kill -9, then to the end; while it runs, a second process is refused."""
+    folder = tmp_path / "job"
+    kept = 0
+    for number, how in enumerate((signal.SIGINT, signal.SIGKILL)):
+        process = started(folder, "--resume")
+        while finished(folder) <= kept:
+            assert process.poll() is None
+            time.sleep(0.01)
+        if number == 1:
+            with pytest.raises(da.InputError, match=f"in use by process {process.pid}"):
+                da.jobs.draw(folder, da.targets.named("markov", 32), 4000, name="markov", resume=True)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=120)
+        assert out == "" and kept < finished(folder) < 4000
+        kept = finished(folder)
+        if how == signal.SIGINT:
+            assert process.returncode == 130
+            assert err.startswith(f"drawahead: interrupted; {kept} of 4000 samples are kept in {folder}; go on with: ")
+            assert err.endswith(f"drawahead sample markov --out {folder} --resume\n") and err.count("\n") == 1
+    process = started(folder, "--resume", "--json")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0 and json.loads(out)["complete"] and err == ""
+    whole = da.sample(da.targets.named("markov", 32), 4000, seed=0, sampler=da.Sequential())
+    assert torch.equal(da.jobs.read(folder).samples(), whole.samples)
