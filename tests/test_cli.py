@@ -12,7 +12,9 @@ import torch
 import drawahead as da
 from drawahead.cli.app import run
 from drawahead.cli.names import named
+from drawahead.cli.reference import page
 from drawahead.cli.shipped import SHIPPED, Asked
+from drawahead.cli.tilings import SHAPES
 from drawahead.samplers import SAMPLERS
 from drawahead.targets import CHAINS, TARGETS
 
@@ -126,6 +128,9 @@ def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixt
     shown = capsys.readouterr().out
     assert "My fellow Americans" in shown and all(name in shown for name in SAMPLERS)
     assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "demo.png"}
+    assert run(["demo", "--out", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["files"]) == 2 and len(found["comparison"]) == len(SAMPLERS) and len(found["texts"]) == 5
 
 
 @pytest.mark.parametrize(("name", "size", "dominoes"), [("dominoes", 6, 18), ("aztec", 3, 12)])
@@ -156,13 +161,177 @@ def test_compare_has_a_row_for_every_sampler(capsys: pytest.CaptureFixture[str])
     assert {row["sampler"]: row["exact"] for row in rows}["picard"] is False
 
 
+def test_compare_writes_and_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = ["compare", "urns", "--num", "10", "--size", "2", "--quiet", "--max-batch-size", "4"]
+    assert run([*same, "--out", str(tmp_path / "a.json")]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert capsys.readouterr().out == "" and len(rows) == len(SAMPLERS)
+    assert run(same) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(SAMPLERS)
+    assert run([*same, "--out", "a.txt"]) == 1 and "must end in .json" in capsys.readouterr().err
+
+
+SMALL = {"ising": 2, "table": 3, "hypercube": 2, "modes": 2, "gaussian": 2, "dominoes": 2, "aztec": 1}
+MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "digits": ["--window", "300"]}
+
+
+def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [*SHIPPED, *TARGETS, *CHAINS, *SHAPES]:
+        more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
+        same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
+        assert run([*same, "--json"]) == 0, capsys.readouterr().err
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["complete"] and shown["num_samples"] == 3 and shown["shards"] == 2 and "samples" not in shown
+        job = da.jobs.read(tmp_path / name)
+        again = named(name, Asked().filled(job.config.options))  # what is written down says what was drawn from
+        assert again.chain.steps == job.config.steps and again.chain.empty(3).shape == job.samples().shape
+        sampler = job.config.sampler.sampler
+        assert (
+            torch.equal(job.samples(1, 1), da.sample(again.chain, 2, sampler=sampler, seed=0).samples[1:])
+            or name in SHIPPED
+        )
+        assert run(["sample", name, "--out", str(tmp_path / name), "--resume", "--quiet"]) == 0
+        assert capsys.readouterr().out == ""
+
+
+def test_a_job_is_resumed_with_what_it_was_begun_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "job")
+    begin = ["sample", "text", "--prompt", "a_c__", "--temperature", "0.7", "--order", "spread", "--num", "5"]
+    assert run([*begin, "--seed", "3", "--window", "2", "--shard-size", "2", "--out", folder]) == 0
+    assert "5 samples in 3 shards" in capsys.readouterr().out
+    whole = da.jobs.read(folder)
+    (tmp_path / "job" / "shards" / "000001.safetensors").unlink()
+    assert run(["sample", "text", "--resume", "--out", folder, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    again = da.jobs.read(folder)
+    assert again.config == whole.config and torch.equal(again.samples(), whole.samples())
+    for more, words in (
+        (["--temperature", "0.8"], "option temperature is 0.7 there, not 0.8"),
+        (["--num", "6", "--seed", "4"], "num is 5 there, not 6; seed is 3 there, not 4"),
+        (["--dtype", "float64"], "option dtype is None there, not 'float64'"),
+        (["--sampler", "block"], "sampler is 'Coupled"),
+    ):
+        assert run(["sample", "text", "--resume", "--out", folder, *more]) == 1
+        shown = capsys.readouterr()
+        assert words in shown.err and shown.out == "" and shown.err.count("\n") == 1
+    assert run(["sample", "pairs", "--resume", "--out", folder]) == 1
+    assert "name is 'text' there, not 'pairs'" in capsys.readouterr().err
+    assert run([*begin, "--out", folder]) == 1
+    assert "holds a job already" in capsys.readouterr().err
+
+
+MODEL = """
+import torch
+import drawahead as da
+
+class Model(da.TokenOracle):
+    length, vocab_size, calls = 4, 2, 0
+
+    def rows(self, tokens):
+        Model.calls += 1
+        if Model.calls == {calls}:
+            raise {error}
+        return torch.zeros(*tokens.shape, 2).log_softmax(-1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [("KeyboardInterrupt", 130, "interrupted"), ("RuntimeError('it broke')", 1, "it broke")],
+)
+def test_what_is_finished_is_kept(
+    error: str,
+    status: int,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    same = ["--num", "1500", "--sampler", "sequential"]
+    for name, calls in (("early", 2), ("late", 6), ("long", 14)):
+        Path(f"{name}.py").write_text(MODEL.format(calls=calls, error=error))
+    assert run(["sample", "early.py:Model", *same]) == status
+    shown = capsys.readouterr()
+    assert shown.out == "" and words in shown.err and shown.err.count("\n") == 1
+    assert run(["sample", "late.py:Model", *same, "--json", "--out", "a.npz"]) == status
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert shown.err == f"drawahead: {words}; the 1024 of 1500 samples that were finished are kept\n"
+    assert not found["complete"] and found["numbers"] == list(range(1024)) == np.load("a.npz")["numbers"].tolist()
+    assert run(["sample", "long.py:Model", *same, "--out", "job", "--shard-size", "300"]) == status
+    again = "drawahead sample long.py:Model --out job --resume"
+    assert capsys.readouterr().err == f"drawahead: {words}; 900 of 1500 samples are kept in job; go on with: {again}\n"
+    assert run(again.split()[1:]) == 0
+    chain = da.sample(named("long.py:Model", Asked()).chain, 1500, seed=0, sampler=da.Sequential())
+    assert torch.equal(da.jobs.read("job").samples(), chain.samples)
+
+
+def test_networks_compute_in_the_dtype_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for dtype in ("float64", "bfloat16"):
+        assert run(["sample", "text", "--size", "5", "-n", "1", "--dtype", dtype, "--device", "cpu", "--quiet"]) == 0
+        network = getattr(named("text", Asked(size=5, dtype=dtype, device="cpu")).chain, "oracle").network  # noqa: B009
+        assert network.sink.dtype == getattr(torch, dtype)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a shell is told to offer, by the protocol that its completion function speaks."""
+    monkeypatch.setenv("_DRAWAHEAD_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit) as left:
+        run([])
+    assert left.value.code == 0
+    return capsys.readouterr().out.split()
+
+
+def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert complete("drawahead sample is", monkeypatch, capsys) == ["ising"]
+    assert complete("drawahead sam", monkeypatch, capsys) == ["sample", "samplers"]
+    assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes"]
+    assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
+    assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *SHAPES}
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    assert written == page(), "run: python -m drawahead.cli.reference > docs/cli.md"
+
+
+def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in ([], ["sample", "--help"]):
+        assert run(arguments) == 0
+        assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
+
+
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["targets"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in (*SHIPPED, *TARGETS, *CHAINS))
-    assert run(["samplers"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in ("auto", *SAMPLERS))
+    known = {
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *SHAPES],
+        "samplers": ["auto", *SAMPLERS],
+        "models": [*SHIPPED, *sorted(da.adapters.__all__)],
+    }
+    for command, names in known.items():
+        assert run([command]) == 0
+        shown = capsys.readouterr().out
+        assert all(name in shown for name in names)
+        assert run([command, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)[command]
+        assert sorted(row["name"] for row in rows) == sorted(names) and all(row["summary"] for row in rows)
+
+
+def test_models_say_what_is_still_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drawahead.cli.lists.find_spec", lambda name: None if name == "diffusers" else object())
+    assert run(["models", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
+    assert not rows["from_diffusers"]["installed"] and rows["text"]["installed"]
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["models"]) == 0
+    assert "pip install 'drawahead[diffusers]'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -174,7 +343,17 @@ def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sample", "pairs", "--num", "0"], "num"),
         (["sample", "pairs", "--sampler", "sequential", "--window", "3"], "takes no window"),
         (["sample", "pairs", "--sampler", "auto", "--window", "3"], "--window does not go with --sampler auto"),
-        (["sample", "pairs", "--out", "a.pdf"], "--out must end in"),
+        (["sample", "pairs", "--out", "a.pdf"], "--out must end in .npz, .json, .png, .txt, or be a folder"),
+        (["sample", "pairs", "--resume"], "--resume is for a folder of shards"),
+        (["sample", "pairs", "--shard-size", "3", "--out", "a.npz"], "--shard-size is for a folder"),
+        (["sample", "pairs", "--out", "/proc/nowhere/job"], "cannot be a folder for samples"),
+        (
+            ["sample", "pairs", "--dtype", "float32"],
+            "--dtype does not apply to pairs; its exact oracle computes in float64",
+        ),
+        (["sample", "text", "--dtype", "int8"], "--dtype"),
+        (["sample", "nofile.py:model"], "there is no file nofile.py"),
+        (["sample", "nofile.py:model", "--device", "cpu"], "--device and --dtype are for shipped networks"),
         (["sample", "pairs", "--out", "a.txt"], "not texts"),
         (["sample", "pairs", "--out", "a.png"], "not images"),
         (["sample", "pairs", "--out", "/nowhere/a.npz"], "no folder"),

@@ -192,7 +192,7 @@ def test_a_report_costs_nothing_until_it_is_read() -> None:
     """`on_round` gets one after every round: were each to copy all rounds, long runs would be quadratic."""
     rounds = [3] * 200_000
     began = time.perf_counter()
-    made = [History(rounds, rounds, [], {0: rounds}) for _ in range(1000)]
+    made = [History(rounds, rounds, progress={0: rounds}) for _ in range(1000)]
     halfway = time.perf_counter()
     rounds.append(4)  # a later round
     assert all(len(history.widths) == len(history.progress[0]) == 200_000 for history in made[:100])

@@ -300,6 +300,7 @@ def test_a_damaged_shard_is_refused_and_a_missing_one_is_drawn_again(tmp_path: P
         job.samples()
     again = draw(tmp_path / "job", resume=True)
     assert torch.equal(again.samples(), da.sample(ising(), NUM, sampler=da.Coupled(), seed=SEED).samples)
+    assert [shard.sha256 for shard in again.shards] == [shard.sha256 for shard in job.shards]
     assert again.shards[:2] == job.shards[:2] and again.shards[3:] == job.shards[3:]
 
 

@@ -96,7 +96,8 @@ app.command(rich_help_panel=LOOK)(models)
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments. -> the exit status."""
     try:
-        return int(app(list(arguments) or ["--help"], prog_name="drawahead", standalone_mode=False) or 0)
+        status = int(app(list(arguments) or ["--help"], prog_name="drawahead", standalone_mode=False) or 0)
+        return fail("interrupted", status) if status == INTERRUPTED else status
     except typer.TyperException as error:
         return fail(error.format_message(), error.exit_code)
     except Stopped as stopped:

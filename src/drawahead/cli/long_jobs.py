@@ -60,7 +60,7 @@ def run(target: str, asked: Asked, folder: Path, wanted: Wanted, *, json: bool, 
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(target, folder)}", INTERRUPTED) from None
     except JobError as error:
-        raise Stopped(f"{error.__cause__}; {_what_is_kept(target, folder)}", 1) from None
+        raise Stopped(f"{error}; {_how_to_go_on(target, folder)}", 1) from None
     if json:
         typer.echo(json_format.dumps(_to_dict(job)))
     elif not quiet:
@@ -83,8 +83,12 @@ def _what_is_kept(target: str, folder: Path) -> str:
     if not (folder / "manifest.json").exists():
         return "nothing was finished"
     job = jobs.read(folder)
-    again = shlex.join(["drawahead", "sample", target, "--out", str(folder), "--resume"])
-    return f"{job.num_samples} of {job.config.num} samples are kept in {folder}; go on with: {again}"
+    kept = f"{job.num_samples} of {job.config.num} samples are kept in {folder}"
+    return kept if job.complete else f"{kept}; {_how_to_go_on(target, folder)}"
+
+
+def _how_to_go_on(target: str, folder: Path) -> str:
+    return f"go on with: {shlex.join(['drawahead', 'sample', target, '--out', str(folder), '--resume'])}"
 
 
 def _to_dict(job: Job) -> dict[str, object]:

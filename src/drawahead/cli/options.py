@@ -104,7 +104,11 @@ MaxBatchSize = Annotated[
 Device = Annotated[
     Literal["cpu", "cuda"] | None,
     typer.Option(
-        "--device", help="Where a shipped network runs.", show_default="cuda if there is one", rich_help_panel=HOW
+        "--device",
+        metavar="cpu|cuda",
+        help="Where a shipped network runs.",
+        show_default="cuda if there is one",
+        rich_help_panel=HOW,
     ),
 ]
 Dtype = Annotated[
@@ -127,6 +131,10 @@ Json = Annotated[
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", metavar="", help="No progress, and no more than was asked for.", rich_help_panel=WRITTEN
+        "--quiet",
+        "-q",
+        metavar="",
+        help="No progress; only samples or verdicts, a line each, and nothing with --out.",
+        rich_help_panel=WRITTEN,
     ),
 ]

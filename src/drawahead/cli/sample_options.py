@@ -13,6 +13,7 @@ Order = Annotated[
     Literal["random", "spread"] | None,
     typer.Option(
         "--order",
+        metavar="random|spread",
         help="In which order tokens are drawn: uniformly random, or always spread evenly.",
         rich_help_panel=DRAWN,
     ),

@@ -21,6 +21,7 @@ On disk, format 1:
 
     DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports
     DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
+                                       without times, so that a shard drawn again is the same file
     DIR/lock                           held (flock) while a process draws into the folder
 
 Every file is written under a temporary name, synced and renamed; the manifest last. What the manifest does not list was

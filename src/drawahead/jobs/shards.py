@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,11 +28,12 @@ def need_safetensors() -> None:
 
 
 def encoded(result: Result) -> bytes:
-    """The bytes of a shard's file."""
+    """The bytes of a shard's file. No times are among them: drawn again, it is the same file."""
     from safetensors.torch import save
 
     tensors = {"samples": result.samples.contiguous(), "numbers": result.numbers.contiguous()}
-    data: bytes = save(tensors, metadata={"report": json.dumps(result.report.to_dict())})
+    timeless = replace(result.report, seconds=0.0, oracle_seconds=0.0)
+    data: bytes = save(tensors, metadata={"report": json.dumps(timeless.to_dict())})
     return data
 
 
@@ -64,7 +66,7 @@ def read(folder: Path, shard: Shard) -> bytes:
 
 
 def report(folder: Path, shard: Shard) -> Report:
-    """The report of a shard. Only the head of its file is read."""
+    """The report of a shard: the head of its file, and the times in the manifest."""
     path = _path(folder, shard)
     with files.opened(path, "the shard") as (file, size):
         length = int.from_bytes(file.read(8), "little")
@@ -76,7 +78,8 @@ def report(folder: Path, shard: Shard) -> Report:
     found = checks.parsed(text.encode(), f"the report in {path}") if isinstance(text, str) else None
     if not isinstance(found, dict):
         raise InputError(f"the shard {path} has no report")
-    return Report.from_dict(found)
+    seconds, oracle_seconds = (float(shard.report[name]) for name in ("seconds", "oracle_seconds"))
+    return replace(Report.from_dict(found), seconds=seconds, oracle_seconds=oracle_seconds)
 
 
 def _path(folder: Path, shard: Shard) -> Path:
