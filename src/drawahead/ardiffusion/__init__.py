@@ -11,7 +11,8 @@ from drawahead.ardiffusion.inner import RTK
 from drawahead.ardiffusion.linear import Normal, law
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.parts import Parts
-from drawahead.ardiffusion.training import Progress, Trained, Training, train
+from drawahead.ardiffusion.settings import Training
+from drawahead.ardiffusion.training import Progress, Trained, train
 
 __all__ = [
     "RTK",

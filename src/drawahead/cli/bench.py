@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from drawahead.bench.ardiffusion import rewrite as rewrite_ardiffusion
+from drawahead.bench.ardiffusion import run as run_ardiffusion
 from drawahead.bench.coupled import run as run_coupled
 from drawahead.bench.diffusion import run as run_diffusion
 from drawahead.bench.lower_bound import run as run_lower_bound
@@ -101,6 +103,25 @@ def rtk(
     """Measure reverse transition kernels and DDPM against calls; write a page, its data and its figures."""
     with watching() as watch:
         paths = run_rtk(out, quick=quick, watch=watch.counting)
+    _wrote(paths)
+
+
+@bench.command()
+def ardiffusion(
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny models, few samples: a minute.")] = False,
+    out: Folder = Path("docs"),
+    device: Annotated[str, typer.Option(help="Where networks are trained and asked: cpu or cuda.")] = "cpu",
+    workers: Workers = 1,
+    data: Annotated[
+        Path | None, typer.Option(help="Write page and figures from this data, without measuring.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Train auto-regressive diffusion beside joint diffusion, check the error bound; write a page and its figures."""
+    if data is not None:
+        _wrote(rewrite_ardiffusion(out, data))
+        return
+    with watching() as watch:
+        paths = run_ardiffusion(out, quick=quick, device=device, workers=workers, watch=watch.counting)
     _wrote(paths)
 
 
