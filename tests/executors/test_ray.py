@@ -6,7 +6,9 @@ Starting a worker takes seconds: nearly all tests share two of them.
 from __future__ import annotations
 
 import functools
+import re
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +32,8 @@ def cluster() -> Iterator[None]:
     """One cluster for all tests here, with a token of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.delenv("RAY_AUTH_MODE")  # Ray sets it; what it was before comes back in the end
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         ray.init(
             address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20
@@ -157,6 +161,22 @@ def test_what_cannot_start_says_why() -> None:
         Ray(small, 1, gpus=1, start_timeout=0.5)
     with pytest.raises(InputError, match="make cannot be sent"):
         Ray((i for i in ()).__next__, 1)
+
+
+def test_without_a_cluster_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**settings: object) -> None:
+        raise ConnectionError(f"nobody at {settings['address']}")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(InputError, match=r"no cluster was found .*nobody at 192\.0\.2\.1"):
+        Ray(small, 1, address="192.0.2.1:6379")
+
+
+def test_without_ray_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=re.escape("pip install 'drawahead[ray]'")):
+        Ray(small, 1)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -73,6 +73,19 @@ def test_replicas_share_the_work_and_work_at_the_same_time() -> None:
     assert sizes == [[4] * 12, [5] * 12]
 
 
+def test_replicas_share_the_cores_and_leave_them_as_they_were() -> None:
+    seen: set[int] = set()
+    before = torch.get_num_threads()
+    torch.set_num_threads(7)
+    try:
+        replicas = [Troubled(small(), lambda tokens: seen.add(torch.get_num_threads())) for _ in range(3)]
+        with Replicas(replicas) as executor:
+            da.sample(executor.chain, 9, sampler=da.Sequential(), seed=0, executor=executor)
+        assert seen == {2} and torch.get_num_threads() == 7
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_small_rounds_are_not_cut() -> None:
     asked = [Crowded(99, MemoryError()), Crowded(99, MemoryError())]
     replicas = [Troubled(small(), sizes) for sizes in asked]

@@ -28,24 +28,24 @@ class Chunks:
         self.note = ""
         """What was learnt about memory, in words; empty if everything has fitted."""
         self._fits: int | None = None
+        self._too_many = 0
 
     def evaluate(self, query: Query) -> Tensor:
         parts: list[Tensor] = []
-        start, too_many = 0, 0
+        start, failed = 0, False
         while start < len(query):
             stop = min(start + self._size(query), len(query))
             part = _attempt(query, start, stop)
             if part is None:
-                too_many = max(too_many, stop - start)
-                self._fits = (stop - start) // 2
+                failed, self._too_many, self._fits = True, max(self._too_many, stop - start), (stop - start) // 2
                 _free()
                 continue
-            if too_many:
+            if failed:
                 self.note = (
-                    f"the oracle ran out of memory with {too_many} items at a time; from now on it is given at most "
-                    f"{self._fits}. To begin with that, give max_batch_size={self._fits}"
+                    f"the oracle ran out of memory with {self._too_many} items at a time; from now on it is given at "
+                    f"most {self._fits}. To begin with that, give max_batch_size={self._fits}"
                 )
-                too_many = 0
+                failed = False
             parts.append(part)
             start = stop
         return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -69,7 +69,7 @@ class Ray:
         self._ray = _imported()
         self._own = not self._ray.is_initialized()
         if self._own:
-            self._ray.init(address=address, include_dashboard=False, log_to_driver=False)
+            _initialise(self._ray, address)
         try:
             actors = _Actors(self._ray, make, {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources or {})})
             self._pool = Pool(
@@ -181,6 +181,13 @@ class _Actors:
 
 def _counted(ray: Any) -> list[tuple[str, float]]:
     return [(name, total) for name, total in sorted(ray.cluster_resources().items()) if ":" not in name]
+
+
+def _initialise(ray: Any, address: str | None) -> None:
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(f"Ray could not be started, or no cluster was found (address={address!r}): {error}") from error
 
 
 def _imported() -> Any:

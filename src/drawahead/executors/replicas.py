@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from threading import Barrier
 from types import TracebackType
 from typing import Self, final
 
@@ -26,6 +27,8 @@ class Replicas:
 
     A round is cut into shards, one for each replica; each is evaluated in a thread, and answers come back in order to
     the device of the chain that is drawn. The replicas must give the same answers: the executor cannot check that.
+    Threads of one process take turns in Python, so this is for models whose calls are long; where they are short, `Ray`
+    with workers on this machine has a process for each.
 
     replicas: oracles, or chains around them, each an object of its own. Draw from `chain`, or from any of them.
     max_batch_size: the most items a replica is given at a time.
@@ -40,7 +43,7 @@ class Replicas:
         max_batch_size: int | None = None,
         min_batch_size: int = 1,
     ) -> None:
-        if isinstance(replicas, TokenOracle | DenoisingTarget | Chain) or not len(replicas):
+        if not isinstance(replicas, Sequence) or not len(replicas):
             raise InputError("replicas must be a list of at least one oracle or chain")
         chains = [chain_of(replica) for replica in replicas]
         self.chain = chains[0]
@@ -51,7 +54,7 @@ class Replicas:
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
         self._chunks = [Chunks(max_batch_size) for _ in self._replicas]
         self._notes = Notes()
-        self._threads = ThreadPoolExecutor(len(self._replicas), thread_name_prefix="drawahead-replica")
+        self._threads = _threads(len(self._replicas))
 
     @classmethod
     def on(
@@ -111,3 +114,21 @@ class Replicas:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _threads(number: int) -> ThreadPoolExecutor:
+    """Threads that share the cores: if each took all of them, they would stand in each other's way."""
+    cores = torch.get_num_threads()
+    together = Barrier(number + 1)
+
+    def begin() -> None:
+        torch.set_num_threads(max(1, cores // number))
+        torch.get_num_threads()  # only a thread that has asked keeps its number
+        together.wait()
+
+    threads = ThreadPoolExecutor(number, "drawahead-replica")
+    for _ in range(number):
+        threads.submit(begin)
+    together.wait()
+    torch.set_num_threads(cores)  # what this thread, and later ones of the process, go on with
+    return threads
