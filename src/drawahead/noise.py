@@ -13,6 +13,7 @@ from torch import Tensor
 
 from drawahead.denoisers import Denoiser
 from drawahead.errors import InputError, whole
+from drawahead.inputs import number
 from drawahead.oracles import HIDDEN, TokenOracle, WrappedOracle
 from drawahead.randomness import Purpose, Stream, philox
 
@@ -32,7 +33,7 @@ class Noisy(WrappedOracle):
     def __init__(self, oracle: TokenOracle, error: float, seed: int = 0, *, toward: int | None = None) -> None:
         if not isinstance(oracle, TokenOracle):
             raise InputError(f"oracle must be a TokenOracle, not {type(oracle).__name__}: wrap it in FunctionOracle")
-        if not 0 <= error <= 0.5:
+        if not 0 <= number("error", error) <= 0.5:
             raise InputError(f"error must be a total variation between 0 and 1/2, not {error!r}")
         if oracle.vocab_size < 2:
             raise InputError("a law on one token cannot be wrong: the oracle needs a vocab_size of at least 2")
@@ -106,10 +107,8 @@ class NoisyDenoiser:
     def __init__(self, denoiser: Denoiser, error: float, seed: int = 0) -> None:
         if not callable(denoiser):
             raise InputError(f"a denoiser must be a callable (x, k), not {type(denoiser).__name__}")
-        if not 0 <= error < float("inf"):
-            raise InputError(f"error must be a norm, at least 0, not {error!r}")
         self.denoiser = denoiser
-        self.error = float(error)
+        self.error = number("error", error, least=0)
         self.seed = whole("seed", seed)
 
     def __call__(self, x: Tensor, k: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import AnswerError, whole
+from drawahead.errors import AnswerError, InputError, short, whole
 
 HIDDEN = -1
 """The token that marks a hidden position in a sequence."""
@@ -90,6 +90,8 @@ class FunctionOracle(TokenOracle):
     """A plain callable `tokens (m, n) -> log-probability rows (m, n, q)` as an oracle."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], length: int, vocab_size: int) -> None:
+        if not callable(function):
+            raise InputError(f"an oracle's function must be callable, not {short(function)}")
         self.function = function
         self.length = whole("length", length, 1)
         self.vocab_size = whole("vocab_size", vocab_size, 1)
@@ -102,6 +104,8 @@ class WrappedOracle(TokenOracle):
     """An oracle made from another: it looks the same from outside, and subclasses say what happens to the answers."""
 
     def __init__(self, oracle: TokenOracle) -> None:
+        if not isinstance(oracle, TokenOracle):
+            raise InputError(f"oracle must be a TokenOracle, not {short(oracle)}: wrap it in FunctionOracle")
         self.oracle = oracle
         self.length = oracle.length
         self.vocab_size = oracle.vocab_size

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError, short, whole
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -143,6 +143,8 @@ def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
         raise InputError("give seed or generator, not both")
     if seed is not None:
         return whole("seed", seed)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InputError(f"generator must be a torch.Generator, not {short(generator)}")
     if generator is None:
         generator = torch.Generator()
         generator.seed()

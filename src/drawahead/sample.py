@@ -15,7 +15,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.choosing import started
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, Interrupted, SamplingError, whole
+from drawahead.errors import InputError, Interrupted, SamplingError, short, whole
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
 from drawahead.progress import Standing, bar, watching
@@ -84,13 +84,20 @@ def sample(
     num_samples, max_live = whole("num_samples", num_samples, 1), whole("max_live", max_live, 1)
     first = whole("first", first, 0)
     if first + num_samples > 2**63:
-        raise InputError(f"first must leave the numbers of samples below 2^63, not be {first}")
+        raise InputError(f"first must leave the numbers of samples below 2^63, not be {short(first)}")
     if sampler is not None and not isinstance(sampler, Sampler):
-        raise InputError(f"sampler must be a sampler such as Block(), not {sampler!r}")
+        raise InputError(f"sampler must be a sampler such as Block(), not {short(sampler)}")
+    if executor is not None and not callable(getattr(executor, "answer", None)):
+        raise InputError(f"executor must be one such as Local(), not {short(executor)}")
+    if on_round is not None and not callable(on_round):
+        raise InputError(f"on_round must be callable, not {short(on_round)}")
+    for name, flag in (("graphs", graphs), ("progress", progress)):
+        if flag is not None and not isinstance(flag, bool):
+            raise InputError(f"{name} must be True, False or None, not {short(flag)}")
     if executor is not None and max_batch_size is not None:
         raise InputError("give max_batch_size to the executor, not beside it")
     if stop is not None and not callable(getattr(stop, "is_set", None)):
-        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {stop!r}")
+        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
     chain.check(first + num_samples)
     if graphs and (executor is not None or max_batch_size is not None):
         raise InputError("rounds of fixed shape are not split: give graphs=True without executor and max_batch_size")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from drawahead import plots
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError, short, whole
 from drawahead.targets._kasteleyn import graphs
 from drawahead.targets.matchings import PlanarMatching
 
@@ -41,8 +41,8 @@ def aztec_diamond(order: int) -> networkx.Graph:
 
 def region(shape: str, size: int) -> networkx.Graph:
     """A region by name: a "square" board of size x size, or the "aztec" diamond of order size."""
-    if shape not in SHAPES:
-        raise InputError(f"there is no shape {shape!r}; the shapes are {', '.join(SHAPES)}")
+    if not isinstance(shape, str) or shape not in SHAPES:
+        raise InputError(f"there is no shape {short(shape)}; the shapes are {', '.join(SHAPES)}")
     return domino_grid(size, size) if shape == "square" else aztec_diamond(size)
 
 

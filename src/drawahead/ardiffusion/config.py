@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, final
 
 from drawahead.ardiffusion.parts import Parts
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import numbers
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,11 @@ class Config:
     levels: tuple[float, float] = (-10.0, 10.0)
 
     def __post_init__(self) -> None:
-        if not self.levels[0] < self.levels[1]:
+        for name, kinds in (("parts", Parts), ("encoder", EncoderConfig | None), ("denoiser", DenoiserConfig)):
+            if not isinstance(getattr(self, name), kinds):
+                raise InputError(f"{name} cannot be {short(getattr(self, name))}")
+        object.__setattr__(self, "levels", numbers("levels", self.levels))
+        if len(self.levels) != 2 or not self.levels[0] < self.levels[1]:
             raise InputError(f"levels must be two numbers, the lower one first, not {self.levels}")
         if isinstance(self.denoiser, TransformerDenoiser) and self.parts.size % self.denoiser.tokens:
             raise InputError(f"{self.denoiser.tokens} tokens do not divide a part of {self.parts.size} entries")

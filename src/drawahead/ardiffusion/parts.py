@@ -8,7 +8,8 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
+from drawahead.inputs import sizes
 
 
 @final
@@ -23,10 +24,12 @@ class Parts:
     grid: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.shape or len(self.shape) != len(self.grid):
+        for name in ("shape", "grid"):
+            object.__setattr__(self, name, sizes(name, getattr(self, name)))
+        if len(self.shape) != len(self.grid):
             raise InputError(f"shape and grid must be of one length, not {self.shape} and {self.grid}")
         for size, number in zip(self.shape, self.grid, strict=True):
-            if whole("every entry of shape", size, 1) % whole("every entry of grid", number, 1):
+            if size % number:
                 raise InputError(f"grid {self.grid} does not divide shape {self.shape} into equal parts")
 
     @staticmethod

@@ -16,7 +16,7 @@ from drawahead.chains.base import Tally
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.denoisers import Denoiser, DenoisingTarget
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule, StochasticLocalization
@@ -59,6 +59,8 @@ class GaussianChain(VectorChain):
             raise InputError(f"a denoiser must be a DenoisingTarget or a callable, not {type(denoiser).__name__}")
         if schedule is None or shape is None:
             raise InputError("a plain denoiser needs schedule= and shape=")
+        if not isinstance(schedule, Schedule):
+            raise InputError(f"schedule must be a schedule such as DDPM(), not {short(schedule)}")
         plan = schedule.plan()
         super().__init__(shape, record, dtype, device, plan.s == 0)
         self.denoiser = denoiser

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
+from drawahead.inputs import table
 
 _RANK = 1e-14  # singular values of s that are as small as this, against the largest, are none
 _SLIGHT = 1e-9  # what b may have along them: rounding
@@ -47,8 +49,8 @@ class StackedPlan:
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "s", "start", "final", "reads"):
-            if getattr(self, name) is not None:
-                self._set(name, torch.as_tensor(getattr(self, name), dtype=torch.float64))
+            if name != "reads" or self.reads is not None:
+                self._set(name, table(name, getattr(self, name), finite=True))
         if self.a.dim() != 3 or not self.a.numel():
             raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
         if self.b.dim() != 2 or not self.b.numel():
@@ -62,21 +64,22 @@ class StackedPlan:
             raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
         self._check("final", self.final, (c,) if self.final.dim() < 2 else (self.final.shape[0], c))
         if self.refresh is not None:
-            keep, add = (torch.as_tensor(table, dtype=torch.float64) for table in self.refresh)
+            keep, add = (table("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
         if self.reads is not None:
             self._check("reads", self.reads, (n, c))
         if self.slopes is not None:
-            low, high = (torch.as_tensor(slope, dtype=torch.float64) for slope in self.slopes)
+            low, high = (table("slopes", part) for part in _pair("slopes", self.slopes))
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
                 raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
             self._set("slopes", (low, high))
         if self.fixed is not None:
-            self._set("fixed", torch.as_tensor(self.fixed))
-            if self.fixed.shape != (n,) or self.fixed.dtype != torch.bool:
-                raise InputError(f"fixed must hold {n} booleans, not {tuple(self.fixed.shape)} of {self.fixed.dtype}")
+            flags = table("fixed", self.fixed)
+            if flags.shape != (n,) or torch.as_tensor(self.fixed).dtype != torch.bool:
+                raise InputError(f"fixed must hold {n} booleans, not {short(self.fixed)}")
+            self._set("fixed", flags.bool())
         self._check_noise()
 
     @property
@@ -129,3 +132,9 @@ class StackedPlan:
                 f"in step {int(bad[0])} b pushes where s adds no noise: the columns of s_k must be independent, or b_k "
                 "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in fixed="
             )
+
+
+def _pair(name: str, value: object) -> tuple[object, object]:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes) or len(value) != 2:
+        raise InputError(f"{name} must be two tables, not {short(value)}")
+    return value[0], value[1]

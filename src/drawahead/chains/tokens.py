@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
 from drawahead.laws import Categorical
 from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
@@ -114,7 +114,8 @@ class TokenChain(Chain):
             if length is None or vocab_size is None:
                 raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
             oracle = FunctionOracle(oracle, length, vocab_size)
-        if length not in (None, oracle.length) or vocab_size not in (None, oracle.vocab_size):
+        given = [(length, oracle.length), (vocab_size, oracle.vocab_size)]
+        if any(own is not None and whole("length and vocab_size", own) != its for own, its in given):
             raise InputError(
                 f"length and vocab_size are those of the oracle, {oracle.length} and {oracle.vocab_size}: "
                 "give them only with a plain callable"

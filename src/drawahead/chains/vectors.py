@@ -17,6 +17,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.errors import InputError
+from drawahead.inputs import floating, place, sizes, table, wholes
 from drawahead.laws import Gaussian
 from drawahead.randomness import Stream
 
@@ -38,13 +39,11 @@ class VectorChain(Chain):
         fixed: Tensor,
     ) -> None:
         """`fixed` (N,) says which steps are deterministic."""
-        if not shape or any(size < 1 for size in shape):
-            raise InputError(f"shape must be one or more positive sizes, not {tuple(shape)}")
-        self.shape = tuple(shape)
-        self.dtype = dtype or torch.float32
-        self.device = torch.device(device)
+        self.shape = sizes("shape", shape)
+        self.dtype = torch.float32 if dtype is None else floating("dtype", dtype)
+        self.device = place("device", device)
         self._steps = len(fixed)
-        self.record = tuple(record)
+        self.record = wholes("record", record)
         if any(not 0 < step < self.steps for step in self.record):
             raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
         # next_fixed[k]: the first deterministic step at or after k; N if there is none.
@@ -103,7 +102,7 @@ class VectorChain(Chain):
 
     def entries(self, name: str, value: Tensor) -> Tensor:
         """One state, or one for every sample, flat and on the device (1 or num_samples, ...)."""
-        given, shape = torch.as_tensor(value, dtype=torch.float64, device=self.device), self.state_shape
+        given, shape = table(name, value, self.device), self.state_shape
         if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
             raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {given.shape}")
         return given.reshape(-1, math.prod(shape))

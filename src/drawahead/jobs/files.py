@@ -78,7 +78,7 @@ def read(path: Path, what: str, most: int) -> bytes:
     with opened(path, what) as (file, size):
         if size > most:
             raise InputError(f"{what} {path} has {size} bytes, more than {most}")
-        return file.read(most + 1)
+        return file.read(min(size, most) + 1)  # `most` may come from a manifest: no room is made for it
 
 
 def sha256(data: bytes) -> str:

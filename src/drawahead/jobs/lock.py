@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
         with _by_file(folder / NAME):
             yield
         return
-    handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    handle = _opened(folder / NAME)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,6 +40,19 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    """The lock's file: a plain one of this folder alone, for it is overwritten."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(f"{path} cannot be the lock of a job: {error.strerror or error}") from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        raise InputError(f"{path} cannot be the lock of a job: it is a link, or no plain file")
+    return handle
 
 
 @contextmanager

@@ -59,6 +59,7 @@ def document(
         without_film="" if film is not None else "hidden",
         about="".join(_row(name, value) for name, value in _configuration(report, about or {}).items()),
     )
+    page = page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
     if path is not None:
         Path(path).write_text(page, encoding="utf-8")
     return page

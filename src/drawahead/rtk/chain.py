@@ -22,6 +22,7 @@ from torch import Tensor
 from drawahead.chains import StackedChain, StackedPlan
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
+from drawahead.inputs import number, place, table
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.per_segment import PerSegment
@@ -52,7 +53,8 @@ def chain(
     oracle = as_oracle(score)
     shape = shape_of(oracle, shape)
     kernels = _kernels(kernel, segments)
-    if not 0 <= spread < math.inf or not spread + segments.times[-1] > 0:
+    device = place("device", device)
+    if number("spread", spread) < 0 or not spread + segments.times[-1] > 0:
         raise InputError(f"spread must be a number not below 0, and above it where the times end at 0, not {spread!r}")
     steps = kernels[0].steps
     times = torch.tensor(segments.times[1:], dtype=torch.float64, device=device).repeat_interleave(steps)  # (K S,)
@@ -124,8 +126,7 @@ def _segment(kernel: ULD, time: float, eta: float, spread: float) -> tuple[Tenso
 
 def _lanes(start: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A given start (*shape) or (num_samples, *shape) as the first lane of three."""
-    if start.shape[-len(shape) :] != shape or start.dim() - len(shape) not in (0, 1):
-        raise InputError(f"start must have shape {shape} or (num_samples, *{shape}), not {tuple(start.shape)}")
-    if not bool(start.isfinite().all()):
-        raise InputError("start must be finite numbers")
-    return torch.stack([start.double(), *[torch.zeros_like(start, dtype=torch.float64)] * 2], dim=-len(shape) - 1)
+    given = table("start", start, finite=True)
+    if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
+        raise InputError(f"start must have shape {shape} or (num_samples, *{shape}), not {tuple(given.shape)}")
+    return torch.stack([given, *[torch.zeros_like(given)] * 2], dim=-len(shape) - 1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, SamplingError, whole
+from drawahead.inputs import place, sizes, table
 from drawahead.randomness import Purpose, Stream
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise
@@ -63,6 +64,7 @@ def sample(
     batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
     if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
         raise InputError("kernel must be a kernel such as ULD(...), and segments a Segments")
+    device = place("device", device)
     kernel.check(oracle.has_energy)
     first = None if start is None else _start(start, shape, num_samples)
     tally, parts = Tally(oracle, kernel, segments, seed), []
@@ -109,11 +111,11 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
 
 def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
     """The shape of one sample: the oracle's, or the one given where it has none."""
-    given = None if shape is None else tuple(shape)
+    given = None if shape is None else sizes("shape", shape)
     if given is not None and oracle.shape is not None and given != oracle.shape:
         raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
     known = oracle.shape or given
-    if not known or any(size < 1 for size in known):
+    if not known:
         raise InputError("shape= must give the sizes of one sample, one or more positive numbers: the score tells none")
     if oracle.shape is None and len(known) > 1:
         raise InputError(f"a score of states of shape {known} is told so: learned(network, shape={known})")
@@ -122,8 +124,7 @@ def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...
 
 def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
     """The given first states, flat: (num_samples, d)."""
-    if start.shape not in (shape, (num_samples, *shape)):
-        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(start.shape)}")
-    if not bool(start.isfinite().all()):
-        raise InputError("start must be finite numbers")
-    return start.double().expand(num_samples, *shape).flatten(1)
+    given = table("start", start, finite=True)
+    if given.shape not in (shape, (num_samples, *shape)):
+        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(given.shape)}")
+    return given.expand(num_samples, *shape).flatten(1)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import AnswerError, InputError
+from drawahead.errors import AnswerError, InputError, short
+from drawahead.inputs import floating, sizes
 from drawahead.rtk.densities import density_of
 from drawahead.rtk.energies import Difference, LineIntegral
 
@@ -85,9 +86,11 @@ class ExactScore(ScoreOracle):
 
     def __init__(self, target: DenoisingTarget, energy: LineIntegral | None = None) -> None:
         super().__init__()
+        if not isinstance(target, DenoisingTarget):
+            raise InputError(f"target must be a DenoisingTarget, not {short(target)}")
         self.target, self.shape = target, target.shape
         self.density = density_of(target)
-        self.rule = energy or (LineIntegral() if self.density is None else None)
+        self.rule = _rule(energy) or (LineIntegral() if self.density is None else None)
 
     @property
     def has_energy(self) -> bool:
@@ -131,8 +134,8 @@ class LearnedScore(ScoreOracle):
         super().__init__()
         if not callable(network):
             raise InputError(f"a score must be a callable (x, t) -> score, not {type(network).__name__}")
-        self.network, self.rule, self.dtype = network, energy, dtype
-        self.shape = None if shape is None else tuple(shape)
+        self.network, self.rule, self.dtype = network, _rule(energy), floating("dtype", dtype)
+        self.shape = None if shape is None else sizes("shape", shape)
 
     @property
     def has_energy(self) -> bool:
@@ -147,6 +150,12 @@ class LearnedScore(ScoreOracle):
         given = x if self.shape is None else x.view(-1, *self.shape)
         answer = self.network(given.to(self.dtype), t.to(self.dtype))
         return answer.flatten(1) if isinstance(answer, Tensor) and answer.shape == given.shape else answer
+
+
+def _rule(energy: LineIntegral | None) -> LineIntegral | None:
+    if energy is not None and not isinstance(energy, LineIntegral):
+        raise InputError(f"energy must be a LineIntegral, not {short(energy)}")
+    return energy
 
 
 def exact(target: DenoisingTarget, *, energy: LineIntegral | None = None) -> ExactScore:

@@ -18,10 +18,14 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError, whole
+from drawahead.inputs import number, table
 from drawahead.rtk.energies import Difference
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.schedules.base import falls
+
+MOST = 10_000_000
+"""Segments at most."""
 
 
 def longest(smoothness: float) -> float:
@@ -30,10 +34,11 @@ def longest(smoothness: float) -> float:
 
 
 def positive(name: str, value: float) -> float:
-    """`value` as a number above 0, or an InputError that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"{name} must be a number above 0, not {value!r}")
-    return float(value)
+    """`value` as a number above 0 whose square is a number, too, or an InputError that names it."""
+    given = number(name, value, above=0)
+    if not 1e-100 <= given <= 1e100:
+        raise InputError(f"{name} is too large or too small to work with: {given}")
+    return given
 
 
 @final
@@ -44,7 +49,10 @@ class Segments:
     times: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", tuple(float(t) for t in self.times))
+        times = table("times", self.times)
+        if times.dim() != 1:
+            raise InputError(f"times must be at least two numbers, not of shape {tuple(times.shape)}")
+        object.__setattr__(self, "times", tuple(times.tolist()))
         if len(self.times) < 2 or not falls(self.times) or not self.times[-1] >= 0 or not self.times[0] < math.inf:
             raise InputError("times must be at least two numbers that fall strictly, none below 0")
 
@@ -52,14 +60,15 @@ class Segments:
     def even(first: float, count: int, last: float = 0.0) -> Segments:
         """`count` segments of equal length from time `first` to `last`."""
         count = whole("count", count, 1)
-        if not 0 <= last < positive("first", first):
+        if not 0 <= number("last", last) < positive("first", first):
             raise InputError(f"last must be at least 0 and below first = {first}, not {last!r}")
         return Segments(tuple(last + (first - last) * (count - k) / count for k in range(count + 1)))
 
     @staticmethod
     def from_smoothness(smoothness: float, first: float = 5.0, last: float = 0.0) -> Segments:
         """The fewest equal segments no longer than log(1 + 1/(2 L)) / 2, for L-smooth energies."""
-        return Segments.even(first, max(1, math.ceil((first - last) / longest(smoothness) - 1e-9)), last)
+        length = positive("first", first) - number("last", last)
+        return Segments.even(first, max(1, _counted(length / longest(smoothness) - 1e-9)), last)
 
     @staticmethod
     def from_theory(smoothness: float, d: int, eps: float, gradient_at_zero: float = 0.0) -> Segments:
@@ -68,8 +77,10 @@ class Segments:
         K = 4 L log(((1 + L^2) d + |grad f_0(0)|^2) / eps^2), rounded up, segments of log(1 + 1/(2 L)) / 2.
         """
         smooth, d, eps = positive("smoothness", smoothness), whole("d", d, 1), positive("eps", eps)
-        log = math.log(((1 + smooth**2) * d + gradient_at_zero**2) / eps**2)
-        count = max(1, math.ceil(4 * smooth * log))
+        slope = number("gradient_at_zero", gradient_at_zero)
+        slope = positive("gradient_at_zero", abs(slope)) if slope else 0.0
+        log = math.log(((1 + smooth**2) * d + slope**2) / eps**2)
+        count = max(1, _counted(4 * smooth * log))
         return Segments.even(count * longest(smooth), count)
 
     def __len__(self) -> int:
@@ -79,6 +90,13 @@ class Segments:
     def lengths(self) -> tuple[float, ...]:
         """eta of each segment."""
         return tuple(-float(step) for step in torch.tensor(self.times, dtype=torch.float64).diff())
+
+
+def _counted(segments: float) -> int:
+    """Rounded up; more than anybody has time for are refused."""
+    if not segments <= MOST:
+        raise InputError(f"that asks for {segments:.3g} segments, more than {MOST:,}: is the smoothness right?")
+    return math.ceil(segments)
 
 
 @final

@@ -1,6 +1,6 @@
 """Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.block import Block
@@ -19,6 +19,8 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 def named(name: str, window: int | None = None) -> Sampler:
     """The sampler called `name`, with a window if it takes one."""
+    if not isinstance(name, str):
+        raise InputError(f"name must be that of a sampler, not {short(name)}")
     if name == "auto":
         if window is not None:
             raise InputError("sampler 'auto' chooses its window itself: give a window with another, such as coupled")

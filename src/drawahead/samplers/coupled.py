@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.rounds import Thread
@@ -85,6 +86,10 @@ class Coupled(Refining):
     window: int | None = None
     secant: bool = True
     least: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number("least", self.least, least=0)
 
     def pays(self, position: Tensor, rounds: int) -> Tensor:
         return (

@@ -11,7 +11,7 @@ from typing import ClassVar, final
 from torch import Tensor
 
 from drawahead.chains.base import Paths
-from drawahead.errors import InputError
+from drawahead.inputs import number
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.coupled import Refining
 from drawahead.samplers.window import Window, leading
@@ -36,8 +36,7 @@ class Picard(Refining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tolerance < 0:
-            raise InputError(f"tolerance must not be negative, not {self.tolerance}")
+        number("tolerance", self.tolerance, least=0)
 
     def room(self, paths: Paths) -> Tensor:
         return paths.length - paths.position - 1

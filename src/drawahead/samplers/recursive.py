@@ -18,6 +18,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Chain, Paths, Tally
 from drawahead.errors import InputError
+from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.rounds import Fork, Thread
@@ -47,8 +48,9 @@ class Recursive(Sampler):
     growth: float | None = None
 
     def __post_init__(self) -> None:
-        if self.growth is not None and not self.growth > 0:
-            raise InputError(f"growth must be positive, not {self.growth}")
+        # Batches that hardly grow are mostly empty; those that grow at once are the first and the last.
+        if self.growth is not None and not 1e-3 <= number("growth", self.growth) <= 1e3:
+            raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
 
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
         return [pair for number in samples for pair in super(Recursive, self).threads(chain, seed, [number], tally)]

@@ -122,7 +122,7 @@ class WindowSampler(Sampler):
 
     def _fixed_or(self, factor: float, paths: Paths) -> Tensor:
         if self.window is not None:
-            return torch.full_like(paths.length, self.window)
+            return torch.full_like(paths.length, min(self.window, 2**62))  # no path is longer
         return (factor * paths.length.sqrt()).round().long().clamp(min=4)
 
     def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:

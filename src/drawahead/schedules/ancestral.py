@@ -8,6 +8,7 @@ from typing import final
 import torch
 
 from drawahead.errors import InputError
+from drawahead.inputs import numbers
 from drawahead.schedules.base import Plan, Schedule, falls
 
 
@@ -19,6 +20,7 @@ class EulerAncestral(Schedule):
     sigmas: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sigmas", numbers("sigmas", self.sigmas))
         if len(self.sigmas) < 2 or not falls(self.sigmas) or self.sigmas[-1] < 0:
             raise InputError("sigmas must be at least two numbers that fall strictly, none below 0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from drawahead.errors import InputError, short
 from drawahead.schedules.base import Plan, Schedule
 
 
@@ -14,6 +15,10 @@ class Given(Schedule):
     """Coefficients given step by step, for chains that no other schedule here describes."""
 
     steps: Plan
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, Plan):
+            raise InputError(f"steps must be a Plan, not {short(self.steps)}")
 
     def plan(self) -> Plan:
         return self.steps

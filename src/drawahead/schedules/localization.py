@@ -8,7 +8,8 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
+from drawahead.inputs import number
 from drawahead.schedules.base import Plan, Schedule
 
 
@@ -28,9 +29,11 @@ class StochasticLocalization(Schedule):
     delta: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("steps", "radius", "delta"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, not {getattr(self, name)}")
+        object.__setattr__(self, "steps", whole("steps", self.steps, 1))
+        for name in ("radius", "delta"):
+            object.__setattr__(self, name, number(name, getattr(self, name), above=0))
+        if not 1e-100 < self.radius < 1e100 or not 1e-100 < self.delta < 1e100:
+            raise InputError(f"radius {self.radius} or delta {self.delta} is too large or too small to work with")
 
     @staticmethod
     def for_error(eps: float, dimension: int, radius: float = 1.0, delta: float = 0.01) -> StochasticLocalization:
@@ -39,15 +42,22 @@ class StochasticLocalization(Schedule):
         TV^2 <= KL / 2 <= kappa n (1 + Lambda) / 4 with Lambda = log(1 + R^2 / delta), by Girsanov, the martingale
         identity for E[Y | X_t], and tr Cov(Y | X_t) <= n / (t + R^-2).
         """
-        if not 0 < eps <= 1:
+        if not 0 < number("eps", eps) <= 1:
             raise InputError(f"eps must be in (0, 1], not {eps}")
-        growth = math.log1p(radius**2 / delta)
-        kappa = 4 * eps**2 / (dimension * (1 + growth))
+        growth = StochasticLocalization(1, radius, delta).growth
+        kappa = 4 * eps**2 / (whole("dimension", dimension, 1) * (1 + growth))
+        if not math.log1p(kappa) > 0:
+            raise InputError(f"eps={eps} asks for more steps than can be counted; use a larger one")
         return StochasticLocalization(math.ceil(growth / math.log1p(kappa)), radius, delta)
 
+    @property
+    def growth(self) -> float:
+        """Lambda = log(1 + R^2 / delta): what log(t + R^-2) gains along the grid."""
+        return math.log1p(self.radius**2 / self.delta)
+
     def plan(self) -> Plan:
-        growth = math.log1p(self.radius**2 / self.delta)
-        t = torch.expm1(torch.arange(self.steps + 1, dtype=torch.float64) * (growth / self.steps)) / self.radius**2
+        step = self.growth / self.steps
+        t = torch.expm1(torch.arange(self.steps + 1, dtype=torch.float64) * step) / self.radius**2
         gap = t.diff()
         ones = torch.ones_like(gap)
         return Plan(ones, gap, gap.sqrt(), t, t.sqrt(), t[:-1], start=0.0, final=1 / float(t[-1]))

@@ -8,8 +8,11 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
+from drawahead.inputs import number, numbers
 from drawahead.schedules.base import Plan, Schedule, falls
+
+_LATEST = 300.0
 
 
 @final
@@ -23,14 +26,18 @@ class OUExponential(Schedule):
     times: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "times", numbers("times", self.times))
         if len(self.times) < 2 or not falls(self.times) or self.times[-1] <= 0:
             raise InputError("times must be at least two numbers that fall strictly, all above 0")
 
     @staticmethod
     def even(steps: int, first: float = 5.0, last: float = 0.01) -> OUExponential:
         """Steps of equal length in log(exp(2 t) - 1), half the log of the noise-to-signal ratio: fine near the data."""
+        first, last = number("first", first, above=0), number("last", last, above=0)
+        if first > _LATEST:
+            raise InputError(f"first must be at most {_LATEST}, where nothing of the data is left, not {first}")
         low, high = (math.log(math.expm1(2 * t)) for t in (last, first))
-        grid = torch.linspace(high, low, steps + 1, dtype=torch.float64)
+        grid = torch.linspace(high, low, whole("steps", steps, 1) + 1, dtype=torch.float64)
         return OUExponential(tuple((torch.log1p(grid.exp()) / 2).tolist()))
 
     def plan(self) -> Plan:

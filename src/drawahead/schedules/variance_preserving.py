@@ -10,13 +10,14 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import number, numbers, wholes
 from drawahead.schedules.base import Plan, Schedule, falls
 
 
 def spaced(steps: int, of: int) -> tuple[int, ...]:
     """`steps` timesteps spread evenly over `of`, from noisy to clean, for `timesteps=`."""
-    if not 1 <= steps <= of:
+    if not 1 <= whole("steps", steps) <= whole("of", of):
         raise InputError(f"steps must be between 1 and {of}, not {steps}")
     grid: Sequence[float] = torch.linspace(of - 1, 0, steps, dtype=torch.float64).tolist()
     return tuple(round(t) for t in grid)
@@ -24,12 +25,13 @@ def spaced(steps: int, of: int) -> tuple[int, ...]:
 
 def linear_betas(steps: int = 1000, first: float = 1e-4, last: float = 0.02) -> tuple[float, ...]:
     """Noise variances rising linearly (Ho et al. 2020)."""
-    return tuple(torch.linspace(first, last, steps, dtype=torch.float64).tolist())
+    return tuple(_even(steps, number("first", first), number("last", last)).tolist())
 
 
 def scaled_linear_betas(steps: int = 1000, first: float = 0.00085, last: float = 0.012) -> tuple[float, ...]:
     """Noise standard deviations rising linearly (latent diffusion)."""
-    return tuple((torch.linspace(first**0.5, last**0.5, steps, dtype=torch.float64) ** 2).tolist())
+    first, last = number("first", first, least=0), number("last", last, least=0)
+    return tuple((_even(steps, first**0.5, last**0.5) ** 2).tolist())
 
 
 def cosine_betas(steps: int = 1000, largest: float = 0.999) -> tuple[float, ...]:
@@ -38,7 +40,12 @@ def cosine_betas(steps: int = 1000, largest: float = 0.999) -> tuple[float, ...]
     def left(t: float) -> float:
         return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
 
+    largest, steps = number("largest", largest), whole("steps", steps, 1)
     return tuple(min(1 - left((i + 1) / steps) / left(i / steps), largest) for i in range(steps))
+
+
+def _even(steps: int, first: float, last: float) -> Tensor:
+    return torch.linspace(first, last, whole("steps", steps, 1), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ class Threshold:
 
     ratio: float = 0.995
     most: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("most", self.most, above=0)
+        if number("ratio", self.ratio, least=0) > 1:
+            raise InputError(f"ratio must be between 0 and 1, not {self.ratio}")
 
     def __call__(self, prediction: Tensor) -> Tensor:
         size = prediction.abs().quantile(self.ratio, dim=-1, keepdim=True).clamp(min=1.0, max=self.most)
@@ -67,6 +79,13 @@ class _VariancePreserving(Schedule):
     threshold: Threshold | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", numbers("betas", self.betas))
+        if self.timesteps is not None:
+            object.__setattr__(self, "timesteps", wholes("timesteps", self.timesteps))
+        if self.clip is not None:
+            object.__setattr__(self, "clip", number("clip", self.clip, least=0))
+        if self.threshold is not None and not isinstance(self.threshold, Threshold):
+            raise InputError(f"threshold must be a Threshold, not {short(self.threshold)}")
         if not self.betas or not all(0 < beta < 1 for beta in self.betas):
             raise InputError("betas must be numbers between 0 and 1, at least one")
         steps = self.timesteps
@@ -93,6 +112,11 @@ class DDPM(_VariancePreserving):
 
     large_variance: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.large_variance, bool):
+            raise InputError(f"large_variance must be True or False, not {short(self.large_variance)}")
+
     def plan(self) -> Plan:
         time, here, after = self._levels()
         noisy = after < 1  # no noise on the way to the data itself
@@ -108,8 +132,7 @@ class DDIM(_VariancePreserving):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.eta < 0:
-            raise InputError(f"eta must not be negative, not {self.eta}")
+        object.__setattr__(self, "eta", number("eta", self.eta, least=0))
 
     def plan(self) -> Plan:
         return ddim_steps(*self._levels(), self.eta)

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from typing import TypeAlias
 
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead import inputs
+from drawahead.errors import InputError, whole
 
 Array: TypeAlias = Tensor | npt.ArrayLike
 
 
 def count(value: int, name: str, least: int = 1) -> int:
     """`value`, if it is a whole number not below `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number, at least {least}, not {value!r}")
-    return value
+    return whole(name, value, least)
 
 
 def number(value: float, name: str) -> float:
     """`value`, if it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{name} must be a finite number, not {value!r}")
-    return float(value)
+    return inputs.number(name, value)
 
 
 def array(values: Array, name: str) -> Tensor:
     """`values` as a new float64 tensor, if they are finite numbers in a rectangular array."""
-    try:
-        tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu").detach().clone()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} must be a rectangular array of numbers: {error}") from error
+    tensor = inputs.table(name, values, "cpu").detach().clone()
     if not tensor.isfinite().all():
         raise InputError(f"{name} must hold finite numbers only; look for NaN or infinity in it")
     return tensor
@@ -61,4 +54,7 @@ def random_laws(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 def seeded(seed: int) -> torch.Generator:
     """A private generator: the global one is never touched."""
-    return torch.Generator().manual_seed(count(seed, "seed", least=0))
+    number = count(seed, "seed", least=0)
+    if number >= 2**63:
+        raise InputError(f"seed must be below 2^63, not {number}")
+    return torch.Generator().manual_seed(number)

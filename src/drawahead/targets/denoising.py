@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
+from drawahead.inputs import table
+from drawahead.targets._checks import seeded
 
 
 @final
@@ -22,17 +24,17 @@ class GaussianTarget(DenoisingTarget):
         if (variances is None) == (covariance is None):
             raise InputError("give either variances (d,) or covariance (d, d)")
         if covariance is not None:
-            matrix = torch.as_tensor(covariance, dtype=torch.float64)
+            matrix = table("covariance", covariance, finite=True)
             if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or not torch.allclose(matrix, matrix.T):
                 raise InputError(f"covariance must be a symmetric (d, d) matrix, not {tuple(matrix.shape)}")
             spectrum, self.basis = torch.linalg.eigh(matrix)
         else:
-            spectrum, self.basis = torch.as_tensor(variances, dtype=torch.float64), None
+            spectrum, self.basis = table("variances", variances, finite=True), None
         if spectrum.dim() != 1 or not len(spectrum) or bool((spectrum < 0).any()):
             raise InputError("variances must be a vector of numbers that are not negative")
         self.spectrum = spectrum.clamp(min=0)
         self.shape = (len(spectrum),)
-        self.centre = torch.zeros_like(spectrum) if mean is None else torch.as_tensor(mean, dtype=torch.float64)
+        self.centre = torch.zeros_like(spectrum) if mean is None else table("mean", mean, finite=True)
         if self.centre.shape != self.shape:
             raise InputError(f"mean must have shape {self.shape}, not {tuple(self.centre.shape)}")
         self.radius = max(float(self.spectrum.max()) ** 0.5, 1e-6)
@@ -50,26 +52,27 @@ class GaussianMixture(DenoisingTarget):
     """sum_c weights[c] N(means[c], variances[c] I), means (c, d)."""
 
     def __init__(self, means: Tensor, variances: Tensor | float, weights: Tensor | None = None) -> None:
-        self.means = torch.as_tensor(means, dtype=torch.float64)
+        self.means = table("means", means, finite=True)
         if self.means.dim() != 2 or not self.means.numel():
             raise InputError(f"means must be (components, d), not {tuple(self.means.shape)}")
         components = len(self.means)
-        self.variances = torch.as_tensor(variances, dtype=torch.float64).expand(components)
-        weights = torch.ones(components) if weights is None else weights
-        self.log_weights = torch.as_tensor(weights, dtype=torch.float64).log()
-        if bool((self.variances < 0).any()) or self.log_weights.shape != (components,):
-            raise InputError("variances must not be negative, and weights one for each component")
+        spread = table("variances", variances, finite=True)
+        weights = torch.ones_like(self.means[:, 0]) if weights is None else table("weights", weights, finite=True)
+        if spread.shape not in ((), (1,), (components,)) or bool((spread < 0).any()):
+            raise InputError(f"variances must be one number or {components}, none of them negative")
+        if weights.shape != (components,) or bool((weights < 0).any()) or not bool(weights.any()):
+            raise InputError(f"weights must be {components} numbers, none of them negative and not all 0")
+        self.variances, self.log_weights = spread.expand(components), weights.log()
         self.shape = (self.means.shape[1],)
         centred = self.means - self.means.mean(0)
-        spread = float((centred**2).sum(1).max()) / self.means.shape[1] + float(self.variances.max())
-        self.radius = max(spread**0.5, 1e-6)
+        square = float((centred**2).sum(1).max()) / self.means.shape[1] + float(self.variances.max())
+        self.radius = max(square**0.5, 1e-6)
 
     @classmethod
     def random(cls, d: int, components: int = 20, variance: float = 0.1, seed: int = 0) -> GaussianMixture:
         """Standard normal means."""
-        return cls(
-            torch.randn(components, d, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)), variance
-        )
+        size = whole("components", components, 1), whole("d", d, 1)
+        return cls(torch.randn(*size, dtype=torch.float64, generator=seeded(seed)), variance)
 
     def mean(self, x: Tensor, t: Tensor) -> Tensor:
         t = t[:, None]  # (m, 1)
@@ -90,9 +93,7 @@ class Hypercube(DenoisingTarget):
     radius = 1.0
 
     def __init__(self, d: int) -> None:
-        if d < 1:
-            raise InputError(f"d must be at least 1, not {d}")
-        self.shape = (d,)
+        self.shape = (whole("d", d, 1),)
 
     def mean(self, x: Tensor, t: Tensor) -> Tensor:
         return torch.tanh(x)
@@ -107,15 +108,13 @@ class DataSet(DenoisingTarget):
     """
 
     def __init__(self, points: Tensor, *, chunk: int = 8192) -> None:
-        points = torch.as_tensor(points, dtype=torch.float64)
+        points = table("points", points, finite=True)
         if points.dim() < 2 or not points.numel():
             raise InputError(f"points must be (number, *shape), not {tuple(points.shape)}")
-        if not bool(points.isfinite().all()):
-            raise InputError("points must be finite numbers")
         self.shape = tuple(points.shape[1:])
         self.points = points.flatten(1)
         self.half_square = (self.points**2).sum(1) / 2
-        self.chunk = chunk
+        self.chunk = whole("chunk", chunk, 1)
         spread = (self.points - self.points.mean(0)).square().mean(1).max()
         self.radius = max(math.sqrt(float(spread)), 1e-6)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.targets._cells import running
 from drawahead.targets._checks import Array, array, count, seeded
@@ -165,7 +165,8 @@ class DPP(Determinantal):
     @classmethod
     def random(cls, n: int, rank: int | None = None, seed: int = 0) -> DPP:
         """L is the Gram matrix of n random vectors of length about 1 in `rank` dimensions, by default about n / 3."""
-        d = max(1, count(n, "n") // 3) if rank is None else count(rank, "rank")
+        n = count(n, "n")
+        d = max(1, n // 3) if rank is None else count(rank, "rank")
         vectors = torch.randn(n, d, dtype=torch.float64, generator=seeded(seed)) / math.sqrt(d)
         return cls(L=vectors @ vectors.T)
 
@@ -201,6 +202,8 @@ class SpanningTree(Determinantal):
             raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
         if not isinstance(graph, networkx.Graph) or graph.is_directed():
             raise InputError(f"graph must be an undirected networkx graph, not {type(graph).__name__}")
+        if not isinstance(weight, str):
+            raise InputError(f"weight must be the name of an attribute of edges, not {short(weight)}")
         self.graph = graph.copy()
         named = graph.edges(keys=True) if graph.is_multigraph() else graph.edges()
         self.edges: list[tuple[Hashable, ...]] = [edge for edge in named if edge[0] != edge[1]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short, whole
 from drawahead.oracles import TokenOracle
 from drawahead.schedules import DDPM
 from drawahead.targets.chains import MarkovChain
@@ -91,8 +91,10 @@ CHAINS: dict[str, NamedChain] = {
 
 def named(name: str, size: int | None = None) -> TokenOracle | GaussianChain:
     """The target called `name`; `size` is its number of positions, except that a grid or an image counts its side."""
-    if size is not None and size < 1:
-        raise InputError(f"size must be at least 1, not {size}")
+    if size is not None:
+        size = whole("size", size, 1)
+    if not isinstance(name, str):
+        raise InputError(f"name must be that of a target, not {short(name)}")
     if name in CHAINS:
         chain = CHAINS[name]
         return chain.make(chain.default_size if size is None else size)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from drawahead.errors import InputError
+from drawahead.inputs import wholes
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.targets._checks import Array, array, count, seeded
 
@@ -26,6 +27,7 @@ class TreeIsing(TokenOracle):
     rereads = True
 
     def __init__(self, parents: Sequence[int], coupling: Array = 0.5, field: Array = 0.0) -> None:
+        parents = wholes("parents", parents)
         n = count(len(parents), "the length of parents")
         if any(not -1 <= parent < i for i, parent in enumerate(parents)):
             raise InputError("parents must name earlier positions: -1 <= parents[i] < i; renumber the tree from a root")

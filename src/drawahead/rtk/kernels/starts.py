@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from drawahead.errors import InputError
+from drawahead.inputs import number
 
 
 class Start(abc.ABC):
@@ -30,8 +30,7 @@ class GaussianStart(Start):
     curvature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.curvature < math.inf:
-            raise InputError(f"curvature must be a number not below 0, not {self.curvature!r}")
+        number("curvature", self.curvature, least=0)
 
     def coefficients(self, eta: float) -> tuple[float, float]:
         quadratic = 1 / math.expm1(2 * eta)
