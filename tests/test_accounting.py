@@ -248,7 +248,7 @@ def test_a_report_is_ready_for_json(sampler: Sampler) -> None:
     assert again == plain
     for name in ("sampler", "exact", "seed", "num_samples", "steps", "rounds", "queries", "passes", "drafted"):
         assert again[name] == getattr(report, name)
-    for name in ("widths", "committed", "sample_rounds"):
+    for name in ("widths", "committed", "drafts", "kept", "sample_rounds"):
         assert tuple(again[name]) == getattr(report, name)
     assert {int(k): tuple(v) for k, v in again["progress"].items()} == report.progress
     assert again["acceptance"] == (report.acceptance if report.drafted else None)

@@ -14,6 +14,7 @@ import torch
 import drawahead as da
 from drawahead.history import History
 from drawahead.progress import Standing, line
+from tests.test_drafts import adds_up
 
 SEED = 5
 
@@ -72,6 +73,9 @@ class TestRuns:
         assert part.report.num_samples == len(part.samples) == len(part.report.sample_rounds)
         assert part.report.rounds == len(seen) == len(part.report.widths) == len(part.report.committed)
         assert sum(seen[0].committed) == seen[0].committed[0] and len(seen[0].widths) == 1  # as it was then
+        adds_up(part.report)
+        for report in seen:
+            adds_up(report)
 
     def test_ctrl_c_keeps_what_is_finished(
         self, target: Callable[[], da.Chain], sampler: da.Sampler, graphs: bool
@@ -116,7 +120,7 @@ def test_ctrl_c_in_the_oracle_keeps_what_is_finished(sampler: da.Sampler | None)
             part = interrupted.result
             finished.add(len(part.samples))
             assert torch.equal(part.samples, whole.samples[part.numbers]) and not part.complete
-            assert part.report.rounds == len(part.report.widths) == len(part.report.committed)
+            adds_up(part.report)  # the round that was cut short has its entries, too
             assert part.report.num_samples == len(part.samples)
     assert 0 in finished and max(finished) > 0
 
@@ -192,10 +196,11 @@ def test_a_report_costs_nothing_until_it_is_read() -> None:
     """`on_round` gets one after every round: were each to copy all rounds, long runs would be quadratic."""
     rounds = [3] * 200_000
     began = time.perf_counter()
-    made = [History(rounds, rounds, progress={0: rounds}) for _ in range(1000)]
+    made = [History(rounds, rounds, rounds, rounds, [], {0: rounds}) for _ in range(1000)]
     halfway = time.perf_counter()
     rounds.append(4)  # a later round
-    assert all(len(history.widths) == len(history.progress[0]) == 200_000 for history in made[:100])
+    for history in made[:100]:
+        assert len(history.widths) == len(history.drafts) == len(history.kept) == len(history.progress[0]) == 200_000
     assert halfway - began < time.perf_counter() - halfway
 
 

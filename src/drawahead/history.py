@@ -22,12 +22,15 @@ class History:
         self,
         widths: Sequence[int] = (),
         committed: Sequence[int] = (),
+        drafts: Sequence[int] = (),
+        kept: Sequence[int] = (),
         finished: Sequence[tuple[Tensor, Tensor | int]] = (),
         progress: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         """finished: the numbers of samples that ended together, with the rounds they took."""
-        self._widths, self._committed, self._finished = widths, committed, finished
-        self._ends = len(widths), len(committed), len(finished)
+        self._widths, self._committed, self._drafts, self._kept = widths, committed, drafts, kept
+        self._finished = finished
+        self._ends = len(widths), len(committed), len(drafts), len(kept), len(finished)
         self._progress = {} if progress is None else {n: (steps, len(steps)) for n, steps in progress.items()}
 
     @cached_property
@@ -46,9 +49,19 @@ class History:
         return tuple(self._committed[: self._ends[1]])
 
     @cached_property
+    def drafts(self) -> tuple[int, ...]:
+        """Drafted steps that each round judged."""
+        return tuple(self._drafts[: self._ends[2]])
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """Steps of those that each round accepted."""
+        return tuple(self._kept[: self._ends[3]])
+
+    @cached_property
     def sample_rounds(self) -> tuple[int, ...]:
         """Rounds each finished sample took, in the order of their numbers."""
-        done = self._finished[: self._ends[2]]
+        done = self._finished[: self._ends[4]]
         if not done:
             return ()
         rounds = torch.cat([torch.as_tensor(taken).expand(len(numbers)) for numbers, taken in done])
@@ -60,8 +73,8 @@ class History:
         return {number: tuple(steps[:end]) for number, (steps, end) in sorted(self._progress.items())}
 
     def __eq__(self, other: object) -> bool:
-        names = ("widths", "committed", "sample_rounds", "progress")
+        names = ("widths", "committed", "drafts", "kept", "sample_rounds", "progress")
         return isinstance(other, History) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
-        return hash((self.widths, self.committed, self.sample_rounds))
+        return hash((self.widths, self.committed, self.drafts, self.kept, self.sample_rounds))

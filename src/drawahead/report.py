@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import gt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from drawahead.pages import Film, Gallery
 
-_LISTS = ("widths", "committed", "sample_rounds")
+_LISTS = ("widths", "committed", "drafts", "kept", "sample_rounds")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Report:
     seconds: float
     oracle_seconds: float
     history: History = field(repr=False)
-    """Round by round: what the four properties below read."""
+    """Round by round: what the six properties below read."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -62,6 +63,16 @@ class Report:
     def committed(self) -> tuple[int, ...]:
         """Steps committed in each round."""
         return self.history.committed
+
+    @property
+    def drafts(self) -> tuple[int, ...]:
+        """Drafted steps that each round judged: `drafted`, round by round. The first round has none to judge."""
+        return self.history.drafts
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Steps of those that each round accepted: `accepted`, round by round."""
+        return self.history.kept
 
     @property
     def sample_rounds(self) -> tuple[int, ...]:
@@ -110,16 +121,18 @@ class Report:
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
         """The report that `to_dict` wrote; anything else is refused."""
         values = {name: _checked(name, given.get(name), kind) for name, kind in _KINDS.items()}
-        widths, committed, rounds = (_counts(name, given.get(name)) for name in _LISTS)
+        widths, committed, drafts, kept, rounds = (_counts(name, given.get(name)) for name in _LISTS)
         progress = given.get("progress")
         if not isinstance(progress, dict) or not all(str(key).isdecimal() and len(str(key)) < 20 for key in progress):
             raise InputError("progress of a report must have the numbers of samples as keys")
-        if not len(widths) == len(committed) == values["rounds"] or len(rounds) != values["num_samples"]:
+        by_round = (widths, committed, drafts, kept)
+        if any(len(counts) != values["rounds"] for counts in by_round) or len(rounds) != values["num_samples"]:
             raise InputError("a report must have a width for every round, and rounds for every sample")
+        if (sum(drafts), sum(kept)) != (values["drafted"], values["accepted"]) or any(map(gt, kept, drafts)):
+            raise InputError("drafts and kept of a report must fit each other, drafted and accepted")
         steps = {int(key): _counts("progress", counts) for key, counts in progress.items()}
-        return cls(
-            **values, history=History(widths, committed, [(torch.arange(len(rounds)), torch.tensor(rounds))], steps)
-        )
+        finished = [(torch.arange(len(rounds)), torch.tensor(rounds))]
+        return cls(**values, history=History(*by_round, finished, steps))
 
     def to_html(
         self,

@@ -98,8 +98,9 @@ def test_the_report_is_that_of_all_shards(tmp_path: Path) -> None:
     ]
     for name in ("rounds", "queries", "passes", "drafted", "accepted", "num_samples"):
         assert getattr(report, name) == sum(getattr(part, name) for part in parts)
-    assert report.widths == sum((part.widths for part in parts), ())
-    assert report.sample_rounds == sum((part.sample_rounds for part in parts), ())
+    for name in ("widths", "committed", "drafts", "kept", "sample_rounds"):
+        assert getattr(report, name) == sum((getattr(part, name) for part in parts), ()), name
+    assert (sum(report.drafts), sum(report.kept)) == (report.drafted, report.accepted) and report.accepted
     assert sorted(report.progress) == list(range(16)) and report.progress[7] == parts[1].progress[7]
     totals = json.loads((tmp_path / "job" / "manifest.json").read_text())["report"]
     assert all(totals[name] == getattr(report, name) for name in ("rounds", "queries", "num_samples", "accepted"))

@@ -126,6 +126,8 @@ def merged(reports: Sequence[Report]) -> Report:
         history=History(
             [width for report in reports for width in report.widths],
             [committed for report in reports for committed in report.committed],
+            [drafts for report in reports for drafts in report.drafts],
+            [kept for report in reports for kept in report.kept],
             [(torch.arange(len(rounds)), rounds)],
             progress,
         ),

@@ -50,6 +50,8 @@ class Run(abc.ABC):
             tuple[Tensor, Tensor | int]
         ] = []  # numbers of samples that ended together, rounds they took
         self.committed: list[int] = []
+        self.drafts: list[int] = []
+        self.kept: list[int] = []
         self.progress: dict[int, list[int]] = {}
         self.done = 0
         self.oracle_seconds = 0.0
@@ -105,7 +107,7 @@ class Run(abc.ABC):
             candidates=self.tally.candidates,
             seconds=time.perf_counter() - self.call.began,
             oracle_seconds=self.oracle_seconds,
-            history=History(self.widths, self.committed, self.finished, self.progress),
+            history=History(self.widths, self.committed, self.drafts, self.kept, self.finished, self.progress),
         )
 
 

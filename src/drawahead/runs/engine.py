@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import final
 
 from torch import Tensor
@@ -63,11 +64,13 @@ class EngineRun(Run):
                 if self.done == before_admission:
                     raise AnswerError("the sampler ended without finishing its samples")
                 continue
-            before = self.tally.committed
+            before = replace(self.tally)
             try:
                 self.engine.round()
             finally:  # a round that is cut short has a width, too
-                self.committed.append(self.tally.committed - before)
+                self.committed.append(self.tally.committed - before.committed)
+                self.drafts.append(self.tally.drafted - before.drafted)
+                self.kept.append(self.tally.accepted - before.accepted)
             self._collect()
             self._trace()
             yield self.report

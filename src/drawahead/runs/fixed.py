@@ -20,7 +20,7 @@ from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
 
 _NOISE_BYTES = 2**30  # how much noise a batch of fixed shape may hold
-_KEPT = 4  # batches of fixed shape that an oracle remembers, with their graphs
+_REMEMBERED = 4  # batches of fixed shape that an oracle remembers, with their graphs
 
 
 @final
@@ -97,12 +97,12 @@ class FixedRun(Run):
             return
         numbers = paths.sample.clone()
         batch = self.loaded(paths)
-        kept, key = self._kept, (len(numbers), self.window, self.secant)
-        del kept[key]  # while it is in use: `on_round` may draw from the same model
+        batches, key = self._batches, (len(numbers), self.window, self.secant)
+        del batches[key]  # while it is in use: `on_round` may draw from the same model
         try:
             yield from self._drawn(batch, numbers)
         finally:
-            kept[key] = batch
+            batches[key] = batch
 
     def _drawn(self, batch: FixedBatch, numbers: Tensor) -> Generator[Callable[[], Report]]:
         length = batch.paths.length.tolist()
@@ -173,9 +173,11 @@ class FixedRun(Run):
         self.widths.append(self.asked(batch.rows, window, drafted))
         self.passes += batch.rows if one_pass else self.widths[-1]
         self.committed.append(committed)
+        self.drafts.append(drafted)
+        self.kept.append(committed - live if window else 0)  # each row goes one step further than it keeps drafts
         self.tally.committed += committed
         self.tally.drafted += drafted
-        self.tally.accepted += committed - live if window else 0
+        self.tally.accepted += self.kept[-1]
 
     def asked(self, rows: int, window: int, drafted: int) -> int:
         """How many questions a round asks. Padding is among them, but where one pass answers a path it repeats one."""
@@ -189,10 +191,10 @@ class FixedRun(Run):
             self.finish(numbers[rows], torch.tensor(length)[rows], values, rounds)
 
     @property
-    def _kept(self) -> dict[Any, FixedBatch]:
+    def _batches(self) -> dict[Any, FixedBatch]:
         """The batches that the model remembers."""
-        kept: dict[Any, FixedBatch] = home_of(self.call.chain).__dict__.setdefault("_fixed_batches", {})
-        return kept
+        batches: dict[Any, FixedBatch] = home_of(self.call.chain).__dict__.setdefault("_fixed_batches", {})
+        return batches
 
     def fresh(self, numbers: Tensor) -> TokenPaths | GaussianPaths:
         """The samples with these numbers, before their first step; those that have none are in `finished`."""
@@ -202,13 +204,13 @@ class FixedRun(Run):
 
     def loaded(self, paths: TokenPaths | GaussianPaths) -> FixedBatch:
         """A batch with these samples: one that was used before, with its graphs, if there is one."""
-        kept, key = self._kept, (len(paths), self.window, self.secant)
-        batch = kept.pop(key, None)
+        batches, key = self._batches, (len(paths), self.window, self.secant)
+        batch = batches.pop(key, None)
         if batch is None:
             batch = batch_of(paths, self.window, self.secant)
         else:
             batch.load(paths)
-        kept[key] = batch
-        while len(kept) > _KEPT:
-            del kept[next(iter(kept))]
+        batches[key] = batch
+        while len(batches) > _REMEMBERED:
+            del batches[next(iter(batches))]
         return batch

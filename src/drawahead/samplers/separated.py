@@ -74,9 +74,9 @@ class Separated(Sampler):
 
     def _piece(self, piece: Piece, whole: TokenPaths, numbers: Tensor, stream: Stream) -> Thread:
         """Draw a piece of the samples with these numbers, its separator first."""
-        part = _start(piece, numbers, stream.child(piece.number, 0), self.spread)
+        part = _start(piece, numbers, stream.child(piece.number, 0), self.spread, whole.tally)
         run = self.inner.run(part)
-        yield from self._follow(piece, part, run, _next(run, None), whole, numbers, stream)
+        yield from self._follow(piece, part, run, _next(run, None, whole.tally), whole, numbers, stream)
 
     def _follow(
         self,
@@ -91,7 +91,7 @@ class Separated(Sampler):
         """Follow `run`, which has `asked` something, until rows are done; then they go on beside the others."""
         while not part.finished:
             answer = yield asked
-            asked = _next(run, answer)
+            asked = _next(run, answer, whole.tally)
         done = torch.cat([finished for finished, _, _ in part.finished])
         tokens = torch.cat([values for _, _, values in part.finished])
         part.finished = []
@@ -102,21 +102,26 @@ class Separated(Sampler):
         threads = [self._piece(below, whole, here, own) for below in settled.pieces]
         if asked is not None:
             threads.insert(0, self._follow(piece, part, run, asked, whole, numbers, stream))
-        else:
-            _add(whole.tally, part.tally)
         if threads:
             yield Fork(threads)
 
 
-def _next(run: Thread, answer: Any) -> Any:
-    """What a thread asks next; None if it has ended."""
+def _next(run: Thread, answer: Any, tally: Tally) -> Any:
+    """What a thread asks next; None if it has ended.
+
+    Drafts are counted as they are judged, but steps as committed only when they are recorded: a drawn partner settles
+    two.
+    """
+    committed = tally.committed
     try:
         return run.send(answer)
     except StopIteration:
         return None
+    finally:
+        tally.committed = committed
 
 
-def _start(piece: Piece, numbers: Tensor, stream: Stream, spread: bool) -> TokenPaths:
+def _start(piece: Piece, numbers: Tensor, stream: Stream, spread: bool, tally: Tally) -> TokenPaths:
     """Paths over the separator of a piece, in its own or in a random order."""
     evidence = piece.evidence
     rows, n = evidence.shape
@@ -129,7 +134,7 @@ def _start(piece: Piece, numbers: Tensor, stream: Stream, spread: bool) -> Token
     rank = torch.where(rank < length[:, None], rank, -1)
     tokens = torch.where(known, evidence, 0)
     position = torch.zeros(rows, dtype=torch.int64)
-    return TokenPaths(piece.oracle, numbers, position, length, stream, Tally(), tokens, order, rank)
+    return TokenPaths(piece.oracle, numbers, position, length, stream, tally, tokens, order, rank)
 
 
 def _record(whole: TokenPaths, numbers: Tensor, settled: Settled) -> None:
@@ -139,10 +144,3 @@ def _record(whole: TokenPaths, numbers: Tensor, settled: Settled) -> None:
     whole.position = whole.position + torch.bincount(row, minlength=len(whole))
     whole.tally.committed += len(row)
     whole.commit(whole.tokens[:, :0], torch.zeros_like(whole.position))
-
-
-def _add(total: Tally, part: Tally) -> None:
-    """Steps are counted as committed when they are recorded: a drawn partner settles two."""
-    total.drafted += part.drafted
-    total.accepted += part.accepted
-    total.candidates += part.candidates
