@@ -257,11 +257,13 @@ def test_charts_tell_what_is_under_the_pointer_and_the_keys(
         assert f"Sample 3: 60 steps in {report.sample_rounds[3]} rounds." == chart.get_attribute("aria-label")
         page.locator("#rounds svg").focus()
         page.keyboard.press("ArrowRight")
+        assert tip.inner_text().splitlines()[3] == "no drafts to judge"
         page.keyboard.press("ArrowRight")
         assert tip.inner_text().splitlines() == [
             "Round 2",
             f"{report.widths[1]} queries",
             f"{report.committed[1]} steps committed",
+            f"{report.kept[1]} of {report.drafts[1]} drafts kept: {100 * report.kept[1] / report.drafts[1]:.0f}%",
         ]
         page.keyboard.press("Escape")
         assert not tip.is_visible()
@@ -269,6 +271,31 @@ def test_charts_tell_what_is_under_the_pointer_and_the_keys(
         page.keyboard.press("Home")
         low = min(report.sample_rounds)
         assert tip.inner_text().splitlines()[0] == f"{low} rounds"
+
+
+def test_the_share_of_drafts_kept_is_drawn_below_the_rounds(
+    browser: Browser, made: dict[str, tuple[Path, da.Result]], tmp_path: Path
+) -> None:
+    path, result = made["frames"]
+    shares = [k / d for d, k in zip(result.report.drafts, result.report.kept, strict=True) if d]
+    with opened(browser, path) as page:
+        none, half, all_ = page.evaluate(
+            "[...document.querySelectorAll('#rounds .rule')].slice(-3).map((line) => Number(line.getAttribute('y1')))"
+        )
+        heights = page.evaluate(
+            "[...document.querySelectorAll('#rounds circle')].map((dot) => Number(dot.getAttribute('cy')))"
+        )
+        assert none - half == half - all_ > 20
+        assert [(none - height) / (none - all_) for height in heights] == pytest.approx(shares)
+        assert page.locator("#rounds .share").count() == 1 and page.locator("#rounds .below").is_visible()
+    slow = da.sample(uniform_chain(), 2, sampler=da.Sequential(), seed=0).report
+    slow.to_html(tmp_path / "slow.html")
+    with opened(browser, tmp_path / "slow.html") as page:  # nothing was drafted: nothing is said of it
+        assert page.locator("#rounds .light").first.is_visible()
+        assert not page.locator("#rounds .share").count() and not page.locator("#rounds .below").is_visible()
+        page.locator("#rounds svg").focus()
+        page.keyboard.press("Home")
+        assert page.locator("#tip").inner_text().splitlines() == ["Round 1", "2 queries", "2 steps committed"]
 
 
 def test_it_prints_on_white_without_controls(browser: Browser, made: dict[str, tuple[Path, da.Result]]) -> None:

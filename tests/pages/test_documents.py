@@ -30,6 +30,7 @@ def test_the_numbers_are_those_of_the_report() -> None:
     data = Read(report.to_html()).data
     assert {trace["number"]: tuple(trace["committed"]) for trace in data["traced"]} == report.progress
     assert data["rounds"]["queries"] == list(report.widths) and data["rounds"]["committed"] == list(report.committed)
+    assert data["rounds"]["drafts"] == list(report.drafts) and data["rounds"]["kept"] == list(report.kept)
     spread = data["spread"]
     counted = {spread["low"] + i: count for i, count in enumerate(spread["counts"]) if count}
     assert counted == {taken: report.sample_rounds.count(taken) for taken in set(report.sample_rounds)}
@@ -59,6 +60,10 @@ def test_many_rounds_share_bars() -> None:
     assert trace["every"] == 3 and trace["rounds"] == 600 and len(trace["committed"]) <= BARS + 1
     assert trace["committed"] == [*range(0, 600, 3), 600]
     assert data["rounds"]["every"] == 3 and data["rounds"]["queries"] == [1.0] * 200
+    assert data["rounds"]["drafts"] == data["rounds"]["kept"] == [0.0] * 200
+    report = da.sample(uniform_chain(600, 2), 1, sampler=da.Coupled(window=1), seed=0).report
+    rounds = Read(report.to_html()).data["rounds"]
+    assert rounds["every"] == 2 and rounds["drafts"] == rounds["kept"] == [0.5, *[1.0] * 149, 0.0]
 
 
 def test_nothing_that_is_shown_can_run() -> None:
@@ -174,6 +179,10 @@ def test_the_figure(tmp_path: Path) -> None:
     assert isinstance(figure, matplotlib_figure.Figure) and (tmp_path / "report.png").stat().st_size > 5000
     bars = figure.axes[0].patches
     assert [bar.get_width() for bar in bars] == np.diff(result.report.progress[0]).tolist()
+    drawn, drafts = figure.axes[2].lines[0].get_ydata(), np.array(result.report.drafts)
+    assert np.array_equal(np.isnan(drawn), drafts == 0) and np.isnan(drawn[0])
+    assert np.allclose((drawn * drafts)[drafts > 0], np.array(result.report.kept)[drafts > 0])
+    assert len(da.sample(uniform_chain(), 2, sampler=da.Sequential(), seed=0).report.plot().axes) == 3  # no drafts
     stop = threading.Event()
     stop.set()
     da.sample(uniform_chain(), 1, stop=stop).report.plot()  # nothing at all

@@ -36,6 +36,7 @@ def test_the_page_of_a_job(tmp_path: Path) -> None:
     page = Read((tmp_path / "job" / "report.html").read_text(encoding="utf-8"))
     assert page.text("title") == ["ising"] and "The first 24 of 40." in page.text("p")
     assert page.data["rounds"]["queries"] == list(job.report.widths)
+    assert page.data["rounds"]["drafts"] == list(job.report.drafts)
     reels = page.data["film"]["reels"]
     assert [tuple(reel["progress"]) for reel in reels] == [job.report.progress[number] for number in range(4)]
     told = dict(zip(page.text("th"), page.text("td"), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +19,19 @@ _MAIN, _LIGHT, _GREY = "#0b6e64", "#b4d8d1", "#8b9197"
 
 
 def report_figure(report: Report, path: str | Path | None = None) -> Figure:
-    """Which step was committed in which round; what each round asked and committed; rounds of each sample."""
+    """Which step was committed in which round; what each round asked, committed and kept; rounds of each sample."""
     with plots.canvas(path, 9.0, 6.4) as figure:
         figure.suptitle(summary.headline(report), x=0.01, ha="left", fontsize=14, fontweight="bold")
         grid = figure.add_gridspec(2, 2, height_ratios=[3, 2])
         _speculation(figure.add_subplot(grid[0, :]), report)
-        _rounds(figure.add_subplot(grid[1, 0]), report)
+        axes = figure.add_subplot(grid[1, 0])
+        _rounds(axes, report)
+        if report.drafted:
+            halves = grid[1, 0].subgridspec(2, 1, height_ratios=[5, 2])
+            axes.set_subplotspec(halves[0])
+            axes.tick_params(labelbottom=False)
+            axes.set_xlabel("")
+            _drafts(figure.add_subplot(halves[1], sharex=axes), report)
         _spread(figure.add_subplot(grid[1, 1]), report)
     return figure
 
@@ -64,8 +72,19 @@ def _rounds(axes: Axes, report: Report) -> None:
     axes.stairs(report.widths, edges, fill=True, color=_LIGHT, label="queries")
     axes.stairs(report.committed, edges, fill=True, color=_MAIN, label="steps committed")
     axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(bottom=0)
-    axes.legend(loc="upper right")
+    axes.set_ylim(0, 1.3 * max(*report.widths, *report.committed))  # room for the legend
+    axes.locator_params(integer=True)
+    axes.legend(loc="upper right", ncols=2)
+
+
+def _drafts(axes: Axes, report: Report) -> None:
+    """The share of drafts that each round kept; no point where it had none to judge."""
+    shares = [kept / drafts if drafts else math.nan for drafts, kept in zip(report.drafts, report.kept, strict=True)]
+    marker = "." if len(shares) <= 100 else ","
+    axes.plot(range(1, len(shares) + 1), shares, color=_MAIN, linewidth=1.2, marker=marker, clip_on=False)
+    axes.set(xlabel="round", ylabel="kept", ylim=(0, 1))
+    axes.set_yticks([0, 1], ["0%", "100%"])
+    axes.locator_params(axis="x", integer=True)
 
 
 def _spread(axes: Axes, report: Report) -> None:

@@ -84,7 +84,7 @@ def charts(report: Report) -> dict[str, Any]:
     return {
         "steps": report.steps,
         "traced": [_trace(number, steps) for number, steps in report.progress.items() if len(steps) > 1],
-        "rounds": _rounds(report.widths, report.committed),
+        "rounds": _rounds(report),
         "compared": _compared(report),
         "spread": _spread(report.sample_rounds),
     }
@@ -115,13 +115,14 @@ def _trace(number: int, steps: Sequence[int]) -> dict[str, Any]:
     return {"number": number, "every": every, "rounds": len(steps) - 1, "committed": kept}
 
 
-def _rounds(widths: Sequence[int], committed: Sequence[int]) -> dict[str, Any]:
-    """Queries and committed steps, mean a round, of every `every` rounds."""
-    count = min(len(widths), len(committed))
+def _rounds(report: Report) -> dict[str, Any]:
+    """Queries, committed steps, judged drafts and those kept, mean a round, of every `every` rounds."""
+    counts = {"queries": report.widths, "committed": report.committed, "drafts": report.drafts, "kept": report.kept}
+    count = min(map(len, counts.values()))
     every = max(1, -(-count // BARS))
     parts = [slice(i, min(i + every, count)) for i in range(0, count, every)]
-    means = [[sum(of[part]) / (part.stop - part.start) for of in (widths, committed)] for part in parts]
-    return {"every": every, "count": count, "queries": [q for q, _ in means], "committed": [c for _, c in means]}
+    means = {name: [sum(of[part]) / (part.stop - part.start) for part in parts] for name, of in counts.items()}
+    return {"every": every, "count": count} | means
 
 
 def _compared(report: Report) -> list[dict[str, Any]]:

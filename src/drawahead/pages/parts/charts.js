@@ -59,15 +59,38 @@ function speculation(host, steps, traced, chosen) {
   });
 }
 
-/** Upright bars: `values` lists of one length, drawn one before the other, each narrower than the one behind. */
-function upright(host, label, lists, styles, { low, size, xlabel, tell, mean, told }) {
+/** Shares from 0 to 1 as a thin line over the middle of columns `each` wide; broken where there is none (null). */
+function shareLine(svg, label, shares, { left, right, top, bottom, each }) {
+  const y = (share) => bottom - (bottom - top) * share;
+  for (const share of [0, 0.5, 1]) {
+    shape(svg, "line", { class: "rule", x1: left, x2: right, y1: y(share), y2: y(share) });
+    shape(svg, "text", { x: left - 8, y: y(share) + 4, "text-anchor": "end" }, percent.format(share));
+  }
+  shape(svg, "text", { x: left, y: top - 9 }, label);
+  const there = (i) => (shares[i] ?? null) !== null;
+  const points = shares.map((share, i) => `${left + (i + 0.5) * each} ${y(share)}`);
+  shape(svg, "path", { class: "share", d: points.map((point, i) => (there(i) ? `${there(i - 1) ? "L" : "M"}${point}` : "")).join("") });
+  shares.forEach((share, i) => {
+    const alone = !there(i - 1) && !there(i + 1);
+    if (there(i) && (each >= 9 || alone)) {
+      shape(svg, "circle", { class: "main", cx: left + (i + 0.5) * each, cy: y(share), r: each >= 9 ? 3 : 2 });
+    }
+  });
+}
+
+/**
+ * Upright bars: `values` lists of one length, drawn one before the other, each narrower than the one behind. With
+ * `shares`, a line of them below, on the same axis.
+ */
+function upright(host, label, lists, styles, { low, size, xlabel, tell, mean, told, shares, sharesLabel }) {
   const count = lists[0].length;
   chart(host, label, (svg, width) => {
     const left = 44, right = width - 8, top = mean === undefined ? 8 : 26, bottom = 172;
+    const base = shares ? bottom + 96 : bottom;
     const high = Math.max(1, ...lists.flat());
     const each = (right - left) / count;
     const y = (value) => bottom - ((bottom - top) * value) / high;
-    const lit = shape(svg, "rect", { class: "lit", x: left, y: top, width: each, height: bottom - top, opacity: 0 });
+    const lit = shape(svg, "rect", { class: "lit", x: left, y: top, width: each, height: base - top, opacity: 0 });
     for (const tick of ticks(high, 4)) {
       shape(svg, "line", { class: "rule", x1: left, x2: right, y1: y(tick), y2: y(tick) });
       shape(svg, "text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, whole.format(tick));
@@ -80,11 +103,12 @@ function upright(host, label, lists, styles, { low, size, xlabel, tell, mean, to
         shape(svg, "rect", { class: styles[depth], x, y: y(value), width: wide, height: bottom - y(value), rx: Math.min(2, wide / 4) });
       });
     });
+    if (shares) shareLine(svg, sharesLabel, shares, { left, right, top: base - 56, bottom: base, each });
     const apart = Math.max(1, ticks(count, Math.max(2, (right - left) / 70))[1] ?? 1);
     for (let i = 0; i < count; i += 1) {
       const value = low + i * size;
       if (size === 1 ? value % apart === 0 || count === 1 : i % apart === 0) {
-        shape(svg, "text", { x: left + (i + 0.5) * each, y: bottom + 18, "text-anchor": "middle" }, whole.format(value));
+        shape(svg, "text", { x: left + (i + 0.5) * each, y: base + 18, "text-anchor": "middle" }, whole.format(value));
       }
     }
     if (mean !== undefined) {
@@ -92,9 +116,9 @@ function upright(host, label, lists, styles, { low, size, xlabel, tell, mean, to
       shape(svg, "line", { class: "mean", x1: x, x2: x, y1: top - 8, y2: bottom });
       shape(svg, "text", { x: clamp(x, left + 30, right - 30), y: top - 13, "text-anchor": "middle", class: "strong" }, `mean ${told}`);
     }
-    shape(svg, "text", { x: right, y: bottom + 36, "text-anchor": "end" }, xlabel);
+    shape(svg, "text", { x: right, y: base + 36, "text-anchor": "end" }, xlabel);
     return {
-      height: bottom + 44,
+      height: base + 44,
       count,
       place: (i) => [left + (i + 0.5) * each, y(lists[0][i])],
       find: (px) => (px < left || px >= right ? -1 : clamp(Math.floor((px - left) / each), 0, count - 1)),
@@ -107,14 +131,19 @@ function upright(host, label, lists, styles, { low, size, xlabel, tell, mean, to
   });
 }
 
-function roundBars(host, { every, count, queries, committed }) {
-  const label = `Queries and committed steps in each of ${plural(count, "round")}.`;
-  upright(host, label, [queries, committed], ["light", "main"], {
-    low: 1, size: every, xlabel: "round",
+function roundBars(host, { every, count, queries, committed, drafts, kept }) {
+  const drafted = drafts.some((number) => number > 0);
+  const what = drafted ? "Queries, committed steps and the share of drafts kept" : "Queries and committed steps";
+  const shares = drafts.map((number, i) => (number ? kept[i] / number : null));
+  upright(host, `${what} in each of ${plural(count, "round")}.`, [queries, committed], ["light", "main"], {
+    low: 1, size: every, xlabel: "round", shares: drafted ? shares : null, sharesLabel: "drafts kept",
     tell: (i) => {
       const first = i * every + 1, last = Math.min((i + 1) * every, count);
       const when = first === last ? `Round ${first}` : `Rounds ${first} to ${last}, on average`;
-      return `${when}\n${tenths.format(queries[i])} queries\n${tenths.format(committed[i])} steps committed`;
+      const told = `${when}\n${tenths.format(queries[i])} queries\n${tenths.format(committed[i])} steps committed`;
+      if (!drafted) return told;
+      if (!drafts[i]) return `${told}\nno drafts to judge`;
+      return `${told}\n${tenths.format(kept[i])} of ${tenths.format(drafts[i])} drafts kept: ${percent.format(shares[i])}`;
     },
   });
 }

@@ -4,6 +4,7 @@
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const percent = new Intl.NumberFormat("en", { style: "percent" });
 const plural = (count, noun) => `${whole.format(count)} ${noun}${count === 1 ? "" : "s"}`;
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 

@@ -24,6 +24,9 @@ fill("speculation", data.traced.length, (host, section) => {
   section.querySelector("p span").hidden = data.traced.length < 2;
   draw(0);
 });
-fill("rounds", data.rounds.count, (host) => roundBars(host, data.rounds));
+fill("rounds", data.rounds.count, (host, section) => {
+  section.querySelector(".below").hidden = !data.rounds.drafts.some((number) => number > 0);
+  roundBars(host, data.rounds);
+});
 fill("compared", data.compared.length, (host) => comparison(host, data.compared));
 fill("spread", data.spread, (host) => spreadBars(host, data.spread));
