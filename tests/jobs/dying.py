@@ -66,13 +66,13 @@ def at_random(kills: int, seed: int, folder: Path) -> dict[str, int]:
     """Draw one job after another, each killed at random moments, until there were so many kills."""
     began = time.perf_counter()
     assert life(lambda: draw(folder / "whole", NUM, SHARD), None)
-    shard = (time.perf_counter() - began) / (NUM // SHARD)
+    a_shard = (time.perf_counter() - began) / (NUM // SHARD)
     whole = da.jobs.read(folder / "whole")
     moments = random.Random(seed)
     total = {"jobs": 0, "kills": 0, "progressed": 0}
     while total["kills"] < kills:
         home = folder / str(total["jobs"])
-        died, progressed = until_complete(home, lambda: shard * moments.uniform(0.0, 5.0))
+        died, progressed = until_complete(home, lambda: a_shard * moments.uniform(0.0, 5.0))
         job = da.jobs.read(home)
         assert job.complete and torch.equal(job.samples(), whole.samples())
         assert [shard.sha256 for shard in job.shards] == [shard.sha256 for shard in whole.shards]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import runpy
 import socket
 import sys
 import threading
@@ -119,6 +120,14 @@ def test_auto_is_written_down_before_anything_is_drawn(tmp_path: Path) -> None:
     assert written.sampler is not None
     again = da.sample(diffusion(), NUM, sampler=written.sampler, seed=begun.config.seed)
     assert torch.equal(job.samples(), again.samples)
+
+
+def test_rounds_of_fixed_shape(tmp_path: Path) -> None:
+    same = {"sampler": da.Coupled(window=3), "seed": SEED, "graphs": True}
+    job = da.jobs.draw(tmp_path / "job", diffusion(), NUM, name="fixed", shard_size=SIZE, **same)  # type: ignore[arg-type]
+    assert torch.equal(job.samples(), da.sample(diffusion(), NUM, **same).samples)  # type: ignore[arg-type]
+    with pytest.raises(da.InputError, match="graphs is True there, not False"):
+        da.jobs.draw(tmp_path / "job", diffusion(), NUM, name="fixed", graphs=False, resume=True)
 
 
 def test_a_stop_token_ends_a_job_between_shards(tmp_path: Path) -> None:
@@ -406,3 +415,12 @@ class TestShardSize:
         big = da.GaussianChain(lambda x, k: x, da.DDPM(timesteps=range(900, -1, -100)), (1024, 1024))
         quick = da.sample(ising(), 4, seed=0)
         assert shard_size(big, 1000, lambda n, pace: quick) == 16
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    root = Path(__file__).parents[2]
+    benchmark = runpy.run_path(str(root / "benchmarks" / "jobs.py"))
+    data = json.loads((root / "docs" / "data" / "jobs.json").read_text())
+    assert (
+        f"<!-- measured -->\n{benchmark['table'](data)}\n<!-- /measured -->" in (root / "docs" / "jobs.md").read_text()
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,3 +87,28 @@ def test_the_command_is_interrupted_killed_and_resumed(tmp_path: Path) -> None:
     assert process.returncode == 0 and json.loads(out)["complete"] and err == ""
     whole = da.sample(da.targets.named("markov", 32), 4000, seed=0, sampler=da.Sequential())
     assert torch.equal(da.jobs.read(folder).samples(), whole.samples)
+
+
+FULL = """
+mount -t tmpfs -o size=200k none {folder} || exit 77
+{python} -c 'from drawahead.cli import main; main()' sample pairs --size 64 --num 1000 --shard-size 100 --seed 1 \
+    --sampler sequential --out {folder}/job
+echo "status $?" >&2
+mount -o remount,size=10m {folder}
+{python} -c 'from drawahead.cli import main; main()' sample pairs --out {folder}/job --resume --quiet || exit 1
+{python} -c 'import sys, drawahead as da; da.jobs.read(sys.argv[1]).verify()
+whole = da.sample(da.targets.Pairs(64), 1000, seed=1, sampler=da.Sequential()).samples
+assert da.jobs.read(sys.argv[1]).samples().equal(whole)' {folder}/job
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="a file system of our own is needed")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    script = FULL.format(folder=tmp_path, python=sys.executable)
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("no file systems may be made here")
+    assert done.returncode == 0, done.stderr
+    kept = re.search(r"No space left on device; (\d+) of 1000 samples are kept", done.stderr)
+    assert kept and 0 < int(kept[1]) < 1000 and "status 1" in done.stderr

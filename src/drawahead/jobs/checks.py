@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 
 
 def parsed(text: bytes, what: str) -> Any:
@@ -49,12 +49,6 @@ def plain(value: object, what: str) -> Any:
         raise InputError(
             f"{what} must be plain numbers, texts, lists and dicts, for a manifest holds them: {error}"
         ) from None
-
-
-def short(value: object) -> str:
-    """A value in a message, however long it is."""
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 def _refuse(constant: str) -> None:

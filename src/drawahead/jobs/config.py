@@ -8,7 +8,7 @@ from typing import Any, final
 
 import torch
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.jobs import checks
 from drawahead.jobs.written import Written
 
@@ -72,7 +72,7 @@ class Config:
         if not isinstance(options, dict) or not isinstance(shape, list) or not (graphs is None or type(graphs) is bool):
             raise InputError("options must be an object, shape a list, and graphs true, false or null")
         if found["dtype"] not in list(_DTYPES):
-            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {checks.short(found['dtype'])}")
+            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {short(found['dtype'])}")
         most = found["max_batch_size"]
         num = checks.count(found["num"], "num", 1)
         config = Config(
@@ -101,7 +101,7 @@ class Config:
             del side["options"]
             side["sampler"] = side["sampler"].text
         return [
-            f"{key} is {checks.short(mine.get(key))} there, not {checks.short(theirs.get(key))}"
+            f"{key} is {short(mine.get(key))} there, not {short(theirs.get(key))}"
             for key in {**mine, **theirs}
             if mine.get(key) != theirs.get(key)
         ]

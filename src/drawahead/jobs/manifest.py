@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.jobs import checks, files
 from drawahead.jobs.config import Config
 
@@ -99,7 +99,7 @@ def _shard(value: object, index: int, config: Config) -> Shard:
     what = f"shard {index}"
     found = checks.fields(value, what, *(field.name for field in fields(Shard)))
     if found["file"] != file_name(index):  # so no name leads out of the folder
-        raise InputError(f"the file of {what} must be {file_name(index)}, not {checks.short(found['file'])}")
+        raise InputError(f"the file of {what} must be {file_name(index)}, not {short(found['file'])}")
     if (checks.count(found["first"], what), checks.count(found["count"], what)) != config.part(index):
         raise InputError(f"{what} must have (first, count) = {config.part(index)}")
     digest = checks.text(found["sha256"], f"sha256 of {what}", 64)
@@ -110,7 +110,7 @@ def _shard(value: object, index: int, config: Config) -> Shard:
         checks.count(report[key], f"{key} of {what}")
     for key in _SECONDS:
         if type(report[key]) not in (int, float) or not 0 <= report[key] < 2**63:
-            raise InputError(f"{key} of {what} must be a number of seconds, not {checks.short(report[key])}")
+            raise InputError(f"{key} of {what} must be a number of seconds, not {short(report[key])}")
     return Shard(
         file_name(index), *config.part(index), checks.count(found["bytes"], f"bytes of {what}", 1), digest, dict(report)
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, final
 
 from drawahead import samplers
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.jobs import checks
 from drawahead.samplers import Sampler, Separated
 
@@ -42,7 +42,7 @@ class Written:
         sampler = None if found["kind"] is None else _from_dict(found["kind"])
         text = checks.text(found["text"], "the text of the sampler")
         if sampler is not None and text != repr(sampler):
-            raise InputError(f"the sampler is called {checks.short(text)}, but its settings are those of {sampler!r}")
+            raise InputError(f"the sampler is called {short(text)}, but its settings are those of {sampler!r}")
         choice = checks.text(found["choice"], "the choice of the sampler")
         return Written(text, sampler, choice, checks.count(found["probes"], "the probes of the sampler"))
 
@@ -60,7 +60,7 @@ def _from_dict(value: object, nested: bool = False) -> Sampler:
     found = checks.fields(value, "the kind of the sampler", "name", "settings")
     kind = _KINDS.get(checks.text(found["name"], "the name of the sampler"))
     if kind is None:
-        raise InputError(f"there is no sampler {checks.short(found['name'])}")
+        raise InputError(f"there is no sampler {short(found['name'])}")
     settings = checks.fields(found["settings"], f"the settings of {kind.__name__}", *_settings(kind))
     usual = kind()
     made = {}
@@ -70,7 +70,7 @@ def _from_dict(value: object, nested: bool = False) -> Sampler:
         elif _fits(setting, getattr(usual, key)):
             made[key] = setting
         else:
-            raise InputError(f"{key} of {kind.__name__} cannot be {checks.short(setting)}")
+            raise InputError(f"{key} of {kind.__name__} cannot be {short(setting)}")
     try:
         return kind(**made)
     except (TypeError, ValueError) as error:
