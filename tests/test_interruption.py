@@ -7,13 +7,14 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 import drawahead as da
 from drawahead.history import History
-from drawahead.progress import Standing, line
+from drawahead.progress import Standing, line, visible
 from tests.test_drafts import adds_up
 
 SEED = 5
@@ -244,6 +245,19 @@ def test_the_line_fits_the_terminal() -> None:
     assert line(0.5, parts, 60) == "10/1000 samples, steps 1% (6.4/s), round 12, 2:45:00 left"
     assert line(0.5, parts, 30) == "10/1000 samples, 2:45:00 left"
     assert all(len(line(0.5, parts, width)) <= width for width in range(1, 120))
+
+
+def test_a_notebook_is_watched_and_a_file_is_not(tmp_path: Path) -> None:
+    notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    assert visible(notebook) and visible(Terminal())
+    with (tmp_path / "log").open("w") as file:
+        assert not visible(file)
+
+
+def test_time_left_is_told_once_it_is_known() -> None:
+    assert Standing(1000, 0, 10, 100, 12, 100, 1.0).parts()[-1] == "100 queries"
+    assert Standing(1000, 0, 10, 100, 12, 100, 4.0).parts()[-1] == "6:36 left"
+    assert Standing(1000, 1, 10, 100, 12, 100, 1.0).parts()[-1] == "1:39 left"
 
 
 def test_time_left_counts_only_what_was_drawn_now() -> None:

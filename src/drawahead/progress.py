@@ -13,6 +13,7 @@ from typing import TextIO
 from drawahead.report import Report
 
 EVERY = 0.1  # seconds between two looks
+_SETTLED = 3.0  # seconds before which no time left is told, unless a sample is finished: first rounds commit little
 _CELLS = 20
 
 
@@ -60,7 +61,7 @@ class Standing:
             f"round {self.rounds}",
             f"{_short(self.queries)} queries",
         ]
-        if rate:
+        if rate and (self.done or self.seconds > _SETTLED):
             parts.append(f"{_clock((self.num_samples * self.steps - self.committed) / rate)} left")
         return parts
 
