@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import platform
@@ -81,12 +82,17 @@ def drawn(chain: Any, executor: Executor | None, on_round: Callable[[da.Report],
 
 
 def timed(chain: Any, executor: Executor | None, repeats: int = REPEATS) -> dict[str, Any]:
-    """Milliseconds that a round spends in the executor, of a few runs after one that warms up."""
+    """Milliseconds that a round spends in the executor, over a few runs after one that warms up: the median, and what
+    the quickest tenth of rounds took, which other work on the machine disturbed least."""
     first = drawn(chain, executor).samples
-    results = [drawn(chain, executor) for _ in range(repeats)]
-    assert all(torch.equal(result.samples, first) for result in results)
-    each = [result.report.oracle_seconds / result.report.rounds * 1e3 for result in results]
-    return {"ms": statistics.median(each), "all_ms": each, "samples": first}
+    each: list[float] = []
+    for _ in range(repeats):
+        so_far = [0.0]
+        result = drawn(chain, executor, lambda report, so_far=so_far: so_far.append(report.oracle_seconds))
+        assert torch.equal(result.samples, first)
+        each += [(after - before) * 1e3 for before, after in itertools.pairwise(so_far)]
+    quick = statistics.quantiles(each, n=10)[0]
+    return {"ms": statistics.median(each), "quick_ms": quick, "rounds": len(each), "samples": first}
 
 
 def checked(found: dict[str, Any], reference: Tensor) -> dict[str, Any]:
@@ -117,13 +123,18 @@ def efficiency(results: dict[str, Any]) -> None:
             with pool(make, workers) as executor:
                 row[name] = checked(timed(executor.chain, executor), reference)
         results["ray"].append(row)
-        print("ray", workers, {name: round(row[name]["ms"], 2) for name in ("sleepy", "awake")}, flush=True)
+        _show("ray", row)
         row = {"workers": workers, "ideal_ms": ideal(workers)}
         for name, make in (("sleepy", sleepy), ("awake", awake)):
             with da.Replicas([make() for _ in range(workers)]) as replicas:
                 row[name] = checked(timed(replicas.chain, replicas), reference)
         results["replicas"].append(row)
-        print("replicas", workers, {name: round(row[name]["ms"], 2) for name in ("sleepy", "awake")}, flush=True)
+        _show("replicas", row)
+
+
+def _show(kind: str, row: dict[str, Any]) -> None:
+    found = {name: (round(row[name]["ms"], 2), round(row[name]["quick_ms"], 2)) for name in ("sleepy", "awake")}
+    print(kind, row["workers"], found, flush=True)
 
 
 def payload(results: dict[str, Any], workers: int = 4) -> None:
@@ -135,9 +146,12 @@ def payload(results: dict[str, Any], workers: int = 4) -> None:
         with pool(make, workers) as executor:
             found = checked(timed(executor.chain, executor), local["samples"])
         megabytes = 2 * 8 * entries * SAMPLES / 1e6  # there and back
-        row = {"entries": entries, "workers": workers, "megabytes": megabytes, "local_ms": local["ms"], **found}
+        row = {"entries": entries, "workers": workers, "megabytes": megabytes, **found}
+        row["adds_ms"], row["quick_adds_ms"] = found["ms"] - local["ms"], found["quick_ms"] - local["quick_ms"]
         results["payload"].append(row)
-        print("payload", entries, f"{megabytes:.1f} MB, {found['ms'] - local['ms']:.1f} ms", flush=True)
+        print(
+            "payload", entries, f"{megabytes:.1f} MB, {row['adds_ms']:.1f} ms, {row['quick_adds_ms']:.1f}", flush=True
+        )
 
 
 def troubles(results: dict[str, Any], workers: int = 8) -> None:

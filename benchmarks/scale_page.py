@@ -6,6 +6,7 @@ They stand between marks in the page; the rest of it is written by hand.
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,18 @@ def page(text: str, data: Path) -> str:
         begin, end = f"<!-- begin {name} -->\n", f"\n<!-- end {name} -->"
         before, rest = text.split(begin.rstrip("\n"), 1)
         after = rest.split(end.lstrip("\n"), 1)[1]
-        text = before + begin + part.strip() + end + after
+        text = before + begin + _wrapped(part) + end + after
     return text
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs filled to the width of a line; all else as it is."""
+
+    def filled(paragraph: str) -> str:
+        plain = not paragraph.startswith(("|", "#", "!", "- ", "    "))
+        return textwrap.fill(paragraph, 120, break_on_hyphens=False) if plain else paragraph
+
+    return "\n\n".join(map(filled, text.strip().split("\n\n")))
 
 
 def _models(data: Path) -> tuple[list[Model], Overhead]:
@@ -72,7 +83,7 @@ def _memory(gpu: Row) -> str:
     assert found["as_many_as_expected"] and len(found["warnings"]) == 1
     fits = found["notes"][0].split("at most ")[1].split(".")[0]
     return f"""
-Measured: with {found["gib_left"]:g} GiB left on a {gpu["machine"]["gpu"]}, rounds of {found["items"]} images went
+Measured: with {found["gib_left"]:g} GiB left on one {gpu["machine"]["gpu"]}, rounds of {found["items"]} images went
 through, at most {fits} at a time after the first attempts, with one warning."""
 
 
@@ -83,21 +94,28 @@ def _cost(found: Row) -> str:
     )
     assert all(row["samples"] for row in (*found["payload"], *found["troubles"]))
     one = found["ray"][0]["ideal_ms"]
+
+    def adds(row: Row) -> str:
+        quick = row["awake"]["quick_ms"] - found["local"]["awake"]["quick_ms"]
+        return f"{row['awake']['ms'] - local:.1f} ({quick:.1f})"
+
     rows = [
         [
             str(ray["workers"]),
             f"{ray['ideal_ms']:.0f}",
-            f"{ray['sleepy']['ms']:.1f}",
+            f"{ray['sleepy']['ms']:.1f} ({ray['sleepy']['quick_ms']:.1f})",
             f"{one / ray['sleepy']['ms'] / ray['workers']:.0%}",
             f"{ray['ideal_ms'] / ray['sleepy']['ms']:.0%}",
-            f"{ray['awake']['ms'] - local:.1f}",
-            f"{replicas['sleepy']['ms']:.1f}",
-            f"{replicas['awake']['ms'] - local:.1f}",
+            adds(ray),
+            f"{replicas['sleepy']['ms']:.1f} ({replicas['sleepy']['quick_ms']:.1f})",
+            adds(replicas),
         ]
         for ray, replicas in zip(found["ray"], found["replicas"], strict=True)
     ]
     head = ["workers", "ideal, ms", "Ray, ms", "efficiency", "of the ideal", "Ray adds, ms", "Replicas, ms", "adds, ms"]
-    payload = [[f"{row['megabytes']:.2f}", f"{row['ms'] - row['local_ms']:.1f}"] for row in found["payload"]]
+    payload = [
+        [f"{row['megabytes']:.2f}", f"{row['adds_ms']:.1f} ({row['quick_adds_ms']:.1f})"] for row in found["payload"]
+    ]
     troubles = [
         [row["what"], f"{row['ms']:.0f}", f"{row['ideal_ms']:.0f}", str(row["replaced"]), str(row["resent"])]
         for row in found["troubles"]
@@ -110,12 +128,13 @@ def _cost(found: Row) -> str:
     python benchmarks/executors.py --page docs/data/executors.json            # writes this page
 
 An oracle that sleeps for {oracle["latency_ms"]:g} ms and another {oracle["each_ms"]:g} ms for every item stands for an
-accelerator: it makes scaling measurable on a machine of {machine["cores"]} cores, where all workers, the driver and Ray
-{machine["ray"]} itself share them (other work was running too: the load was {machine["load_before"]:.1f} before and
-{machine["load_after"]:.1f} at the end). Rounds have {oracle["items"]} items, and a time is the median of five runs of
-{oracle["rounds"]} rounds. Efficiency is against one worker that costs nothing; "of the ideal" allows for the latency,
-which no number of workers removes. "Adds" is what a round costs with an oracle that does not sleep at all, beyond
-`Local`. In every run of this section the samples were those of `Local`, bit for bit.
+accelerator: it makes scaling measurable on a machine of {machine["cores"]} cores, which the workers, the driver and Ray
+{machine["ray"]} itself share, here with other work as well (a load of {machine["load_before"]:.1f} before and
+{machine["load_after"]:.1f} at the end). Rounds have {oracle["items"]} items. A time is the median over
+{found["ray"][0]["sleepy"]["rounds"]} rounds, in brackets that of the quickest tenth, which other work disturbed least.
+Efficiency is against one worker that costs nothing; "of the ideal" allows for the latency, which no number of workers
+removes. "Adds" is what a round costs with an oracle that does not sleep at all, beyond `Local`. In every run of this
+section the samples were those of `Local`, bit for bit.
 
 {_table(head, rows)}
 
@@ -189,19 +208,24 @@ def _formula(models: list[Model], overhead: Overhead) -> str:
 A round of m queries takes a + m b on one GPU: a latency, and then each query's share of the throughput 1 / b. Cut over
 W workers the work shrinks and the rest does not: u is what a round costs because it is not captured, and o(W) what the
 executor adds, about {overhead.workers.start * 1e3:.1f} ms + {overhead.workers.slope * 1e3:.2f} ms for every worker,
-and {overhead.megabyte * 1e3:.2f} ms for every megabyte, as measured above. So
+and {overhead.megabyte * 1e3:.2f} ms for every megabyte, fitted to the quickest rounds above. So
 
 - beyond **m b / a** workers a shard's work takes less than the latency: more of them can save less than half of what is
   left of a round;
 - beyond **W* = sqrt(m b / o')**, with o' the overhead of one more worker, a round gets longer again.
 
-For the networks that come with drawahead, on one NVIDIA H200 ([measured](speed.md); a and b fitted to rounds of 1 to
-8320 states, and of 1 to 256 texts, one text being one query as the model answers all of a path at once):
+For the networks that come with drawahead, on one NVIDIA H200 ([measured](speed.md); a and b fitted to rounds of up
+to {_most(models[0])} states, and of up to {_most(models[1])} texts, one text being one query as the model answers all of
+a path at once):
 
 {_table(head, rows)}
 
 These networks are small. One GPU answers a whole round of theirs in a few milliseconds, less than it takes to hand out
 the round: **rounds of such a model should not be shared.** Their samples should be."""
+
+
+def _most(model: Model) -> int:
+    return int(max(items for items, _ in model.device.points))
 
 
 def _shares(models: list[Model], overhead: Overhead) -> str:
@@ -256,8 +280,19 @@ speculation on one GPU only costs. Over W GPUs it does not. With the rounds of t
 
 {_table(head, rows)}
 
-This is the formula alone: no such cluster was measured. The break-even is where a query takes about as long as handing
-out a round; a model of a tenth of a second a query is worth a GPU for nearly every query of the window."""
+Speculation begins to pay at about {_break_even(model, overhead) * 1e3:.1f} ms a query, with the best W; with a tenth of
+a second a query nearly every query of the window is worth a GPU. This is the formula alone: no such cluster was
+measured."""
+
+
+def _break_even(model: Model, overhead: Overhead) -> float:
+    """The seconds of a query from which on sharing rounds beats one step after another on one GPU."""
+    low, high = 1e-5, 1.0
+    while high / low > 1.001:
+        middle = (low * high) ** 0.5
+        pays = min(_heavy_seconds(model, middle, gpus, overhead) for gpus in range(1, 66)) < 1000 * middle
+        low, high = (low, middle) if pays else (middle, high)
+    return high
 
 
 def _heavy_seconds(model: Model, each: float, gpus: int, overhead: Overhead) -> float:
@@ -289,5 +324,8 @@ def figure(found: Row, models: list[Model], overhead: Overhead, path: Path) -> N
             axes.set_yscale("log")
             ticks = [1, 2, 4, 8, 16] if axes is left else [1, 2, 4, 8, 16, 32, 64]
             axes.set_xticks(ticks, [str(tick) for tick in ticks])
+            marks = [20, 40, 80, 160] if axes is left else [0.5, 1, 2, 4, 8, 16]
+            axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+            axes.minorticks_off()
             axes.set_xlabel(label)
             axes.legend()

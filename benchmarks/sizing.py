@@ -142,9 +142,9 @@ def _uncaptured(rows: list[Row]) -> float:
 
 
 def ray_overhead(found: Row) -> Overhead:
-    """From workers that do no work, and from larger and larger states."""
-    local = found["local"]["awake"]["ms"]
-    workers = Line.through([(row["workers"], (row["awake"]["ms"] - local) / 1e3) for row in found["ray"]])
+    """From the quickest rounds of workers that do no work, and of larger and larger states."""
+    local = found["local"]["awake"]["quick_ms"]
+    workers = Line.through([(row["workers"], (row["awake"]["quick_ms"] - local) / 1e3) for row in found["ray"]])
     small, large = found["payload"][0], found["payload"][-1]
-    more = (large["ms"] - large["local_ms"]) - (small["ms"] - small["local_ms"])
+    more = large["quick_adds_ms"] - small["quick_adds_ms"]
     return Overhead(workers, more / 1e3 / (large["megabytes"] - small["megabytes"]))

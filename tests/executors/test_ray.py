@@ -188,6 +188,7 @@ def test_wrong_settings_are_refused_before_anything_starts() -> None:
         ("retries", {"retries": -1}),
         ("hedge", {"hedge": 0.5}),
         ("timeout", {"timeout": 0}),
+        ("start_timeout", {"start_timeout": 0}),
         ("make", {"make": 3}),
     ]
     for name, settings in wrong:

@@ -17,6 +17,7 @@ from drawahead.chains import Chain
 from drawahead.executors.elsewhere import elsewhere
 from drawahead.executors.shards import cut, replica_of
 from drawahead.executors.wire import Packed
+from drawahead.executors.worker import Worker
 from drawahead.rounds import Query
 from tests.executors.troubled import cube
 from tests.instances import SMALL
@@ -113,3 +114,32 @@ def test_cuts(items: int, workers: int, least: int, most: int | None) -> None:
         assert max(sizes) <= most
     else:
         assert len(sizes) <= workers and (min(sizes) >= least or len(sizes) == 1)
+
+
+class Trained(da.TokenOracle):
+    """A model with a parameter, as networks have them."""
+
+    length, vocab_size = 4, 2
+
+    def __init__(self) -> None:
+        self.logits = torch.nn.Parameter(torch.tensor([0.3, -0.2], dtype=torch.float64))
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return self.logits.log_softmax(-1).expand(*tokens.shape, 2)
+
+
+def test_a_worker_keeps_its_model_and_sends_numbers() -> None:
+    worker = Worker()
+    chain = worker.build(Trained)
+    assert isinstance(chain, da.TokenChain) and not hasattr(chain.oracle, "logits")
+
+    class Sent:
+        def answer(self, queries: Sequence[Query]) -> list[Tensor]:
+            arrays = [worker.evaluate(Packed.of(query)) for query in queries]
+            assert all(not note for _, note in arrays)
+            return [torch.from_numpy(array) for array, _ in arrays]
+
+    there = da.sample(chain, 5, sampler=da.Block(), seed=0, executor=Sent()).samples
+    assert torch.equal(there, da.sample(Trained(), 5, sampler=da.Block(), seed=0).samples)
+    with pytest.raises(da.InputError, match="build it first"):
+        Worker().evaluate(Packed(Query, {}))

@@ -18,7 +18,10 @@ from drawahead.oracles import TokenOracle
 
 @final
 class OracleElsewhere(TokenOracle):
-    """The sizes and properties of a token oracle. Only an executor that holds the oracle itself can answer for it."""
+    """The sizes and properties of a token oracle. Only an executor that holds the oracle itself can answer for it.
+
+    It cannot tell whether evidence is possible at all: impossible evidence is not refused here as it is elsewhere.
+    """
 
     def __init__(self, oracle: TokenOracle) -> None:
         self.length = oracle.length

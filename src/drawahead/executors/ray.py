@@ -64,8 +64,10 @@ class Ray:
         self.workers = whole("workers", workers, 1)
         self.max_batch_size = None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
+        retries = whole("retries", retries, 0)
         _check("hedge", hedge, 1.0)
         _check("timeout", timeout, 0.0)
+        _check("start_timeout", start_timeout, 0.0)
         self._ray = _imported()
         self._own = not self._ray.is_initialized()
         if self._own:
@@ -75,7 +77,7 @@ class Ray:
             self._pool = Pool(
                 actors,
                 self.workers,
-                retries=whole("retries", retries, 0),
+                retries=retries,
                 hedge=hedge,
                 timeout=timeout,
                 start_timeout=start_timeout,
