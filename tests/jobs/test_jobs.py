@@ -190,6 +190,12 @@ def test_a_crash_of_the_oracle_keeps_the_finished_shards(tmp_path: Path) -> None
     assert_resumes(tmp_path / "job")
 
 
+def test_an_oracle_that_fails_before_anything_is_drawn(tmp_path: Path) -> None:
+    with pytest.raises(da.JobError, match="the network is down; nothing was drawn yet"):
+        draw(tmp_path / "job", Failing(2), shard_size=None)
+    assert draw(tmp_path / "job").complete  # the folder is as good as new
+
+
 @pytest.mark.parametrize("calls", range(4, 20, 3))
 def test_a_full_disk_keeps_the_finished_shards(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write fails, of a shard or of the manifest."""

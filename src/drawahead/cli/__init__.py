@@ -10,6 +10,8 @@ def main() -> None:
         import typer  # noqa: F401
     except ImportError:
         sys.exit("drawahead: the command line needs typer and rich: pip install 'drawahead[cli]'")
-    from drawahead.cli.app import run
-
+    try:
+        from drawahead.cli.app import run
+    except KeyboardInterrupt:  # importing takes a second or two
+        sys.exit(130)
     sys.exit(run(sys.argv[1:]))
