@@ -215,8 +215,8 @@ and {overhead.megabyte * 1e3:.2f} ms for every megabyte, fitted to the quickest 
 - beyond **W* = sqrt(m b / o')**, with o' the overhead of one more worker, a round gets longer again.
 
 For the networks that come with drawahead, on one NVIDIA H200 ([measured](speed.md); a and b fitted to rounds of up
-to {_most(models[0])} states, and of up to {_most(models[1])} texts, one text being one query as the model answers all of
-a path at once):
+to {_most(models[0])} states, and of up to {_most(models[1])} texts, one text being one query as the model answers all
+of a path at once):
 
 {_table(head, rows)}
 
