@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL = Plan(
-    dimensions=((2, 10_000, 1_000), (10, 5_000, 500), (50, 2_000, 500)),
+    dimensions=((2, 10_000, 2_000), (10, 5_000, 1_000), (50, 2_000, 500)),
     budgets=(20, 40, 80, 160, 320),
     most=1000,
     step_sizes=STEP_SIZES,
@@ -56,7 +56,7 @@ QUICK = Plan(
     dimensions=((2, 1_000, 200), (10, 500, 100)),
     budgets=(20, 40),
     most=100,
-    step_sizes=STEP_SIZES[2:],
+    step_sizes=STEP_SIZES[1:4],
     parallel=((16,), 4),
     scaling=rtk_scaling.QUICK,
 )
@@ -85,7 +85,7 @@ def write(folder: Path, bench: dict[str, Any]) -> list[Path]:
 
 def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
     """All measurements, as plain values."""
-    began = time.perf_counter()
+    began, processor = time.perf_counter(), time.process_time()
     chosen = list(methods())
     total = len(plan.dimensions) * len(chosen) + 2
     rows: list[dict[str, Any]] = []
@@ -111,6 +111,7 @@ def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "seconds": round(time.perf_counter() - began, 1),
+        "processor_seconds": round(time.process_time() - processor, 1),
         "first": FIRST,
         "step_sizes": list(plan.step_sizes),
         "floor_sets": FLOORS,
@@ -131,9 +132,11 @@ def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
 def _curve(plan: Plan, method: Method, distances: Distances, number: int, tuning: int) -> Iterator[dict[str, Any]]:
     """One method at every number of calls that it can do something with."""
     d = distances.ring.d
-    far = (plan.most,) if method.name == "DDPM" else ()
-    for budget in (*plan.budgets, *far):
-        c = _tuned(plan.step_sizes, method, budget, distances, tuning) if method.tuned else None
+    step_sizes = plan.step_sizes
+    for budget in (*plan.budgets, *_FAR.get(method.grid, ()), *([plan.most] if method.name == "DDPM" else ())):
+        c = _tuned(step_sizes, method, budget, distances, tuning) if method.tuned else None
+        if c is not None:  # with more calls, steps as long, half or a quarter as long
+            step_sizes = (c, c / 2, c / 4)
         run = method.plan(budget, c or 0.0, d)
         if run is not None:
             samples, report = _drawn(distances.ring, run, number, SEED)
@@ -150,9 +153,13 @@ def _curve(plan: Plan, method: Method, distances: Distances, number: int, tuning
             }
 
 
+_FAR = {"from L": (480,)}
+"""More calls than the others get: the fewest with which MALA makes a step in each segment."""
+
+
 def _tuned(step_sizes: Sequence[float], method: Method, budget: int, distances: Distances, number: int) -> float | None:
     """The step size with the best marginal accuracy, on other samples than those that are measured."""
-    found: dict[float, float] = {}
+    found = {}
     for c in step_sizes:
         run = method.plan(budget, c, distances.ring.d)
         if run is not None:
@@ -191,13 +198,14 @@ def _pictures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ring = Ring(2)
     exact = ring.draw(PICTURE_POINTS, seed=0)
     shown = [{"label": "exact samples", "points": exact.round(decimals=3).tolist()}]
-    step_size = {(row["method"], row["grid"]): row["c"] for row in rows if (row["d"], row["budget"]) == (2, 40)}
-    for method in methods():
-        key = method.name, method.grid
-        if key in rtk_figures.PICTURED:
-            run = method.plan(PICTURE_CALLS, step_size[key] or 0.0, 2)
-            assert run is not None  # 40 calls are enough for each of them
-            samples, report = _drawn(ring, run, PICTURE_POINTS, SEED)
-            label = f"{method.label}: {report.calls + report.energy_calls} calls"
-            shown.append({"label": label, "points": samples.round(decimals=3).tolist()})
+    step_size = {
+        (row["method"], row["grid"]): row["c"] for row in rows if (row["d"], row["budget"]) == (2, PICTURE_CALLS)
+    }
+    known = {(method.name, method.grid): method for method in methods()}
+    for key in rtk_figures.PICTURED:
+        run = known[key].plan(PICTURE_CALLS, step_size[key] or 0.0, 2)
+        assert run is not None  # 40 calls are enough for each of them
+        samples, report = _drawn(ring, run, PICTURE_POINTS, SEED)
+        label = f"{known[key].label}: {report.calls + report.energy_calls} calls"
+        shown.append({"label": label, "points": samples.round(decimals=3).tolist()})
     return shown

@@ -30,21 +30,26 @@ def compared(bench: dict[str, Any], one: Row, other: Row, quantity: str) -> int:
 
 def findings(bench: dict[str, Any]) -> Iterator[str]:
     """The comparison with DDPM in words, a point of a list each."""
+    yield _beside(bench, ("DDPM", "geometric"), "even")
     for method in ("RTK-ULD", "RTK-MALA"):
         for grid, ddpm in (("even", "even"), ("even", "geometric"), ("geometric", "geometric")):
-            verdicts = {d: _verdicts(bench, d, (method, grid), ("DDPM", ddpm)) for d in map(int, bench["samples"])}
-            found = [sign for one in verdicts.values() for sign in one.values()]
-            counts = [f"{word} in {found.count(sign)}" for sign, word in _VERDICTS]
-            details = [
-                f"d = {d}: {', '.join(f'{word} at {listed(at)}' for word, at in _grouped(one))}"
-                for d, one in verdicts.items()
-                if one
-            ]
-            yield _point(
-                f"**{method} on {grid} segments, beside DDPM in {ddpm} steps.** Of {len(found)} comparisons at equal "
-                f"calls it is {', '.join(counts)}. {'; '.join(details)} calls."
-            )
-        yield _point(_as_good_as_many(bench, method))
+            yield _beside(bench, (method, grid), ddpm)
+        yield _as_good_as_many(bench, method)
+    yield _first_at_the_floor(bench)
+
+
+def _beside(bench: dict[str, Any], key: tuple[str, str], ddpm: str) -> str:
+    verdicts = {d: _verdicts(bench, d, key, ("DDPM", ddpm)) for d in map(int, bench["samples"])}
+    found = [sign for one in verdicts.values() for sign in one.values()]
+    counts = [f"{word} in {found.count(sign)}" for sign, word in _VERDICTS]
+    details = [
+        f"d = {d}: {', '.join(f'{word} at {listed(at)}' for word, at in _grouped(one))}" for d, one in verdicts.items()
+    ]
+    who = f"DDPM in {key[1]} steps" if key[0] == "DDPM" else f"{key[0]} on {key[1]} segments"
+    return _point(
+        f"**{who}, beside DDPM in {ddpm} steps.** Of {len(found)} comparisons it is {', '.join(counts)}. "
+        f"{'; '.join(details)} calls."
+    )
 
 
 _VERDICTS = ((1, "better"), (0, "no different"), (-1, "worse"))
@@ -75,14 +80,45 @@ def _as_good_as_many(bench: dict[str, Any], method: str) -> str:
         rows = [find(bench, d, method, "even", budget) for budget in bench["budgets"]]
         good = [row for row in rows if row and many and compared(bench, row, many, "marginal accuracy") >= 0]
         said.append(f"{good[0]['calls']} calls for d = {d}" if good else f"more than any budget for d = {d}")
-    return (
+    return _point(
         f"**{method} as good as {bench['most']} even steps of DDPM**, {1 / bench['most']:g} T each: on even segments "
         f"it takes {listed(said)}."
     )
 
 
+def _first_at_the_floor(bench: dict[str, Any]) -> str:
+    """Who makes samples that cannot be told from exact ones with the fewest calls."""
+    said = []
+    for d in bench["samples"]:
+        calls = {key: value for key, at in _reached(bench).items() if (value := at[d]) is not None}
+        least = min(calls.values(), default=None)
+        who = listed([f"{method} ({grid})" for (method, grid), value in calls.items() if value == least])
+        said.append(f"for d = {d} {who}, {least} calls" if calls else f"for d = {d} none")
+    return _point(f"**The first of all methods whose samples cannot be told from exact ones**: {'; '.join(said)}.")
+
+
+def _reached(bench: dict[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
+    """The fewest calls with which each method and grid comes within the noise of the floor, for each d."""
+    found: dict[tuple[str, str], dict[str, int | None]] = {}
+    for row in bench["rows"]:
+        floor = bench["floors"][str(row["d"])]["marginal accuracy"]
+        at = found.setdefault((row["method"], row["grid"]), dict.fromkeys(bench["samples"]))
+        if at[str(row["d"])] is None and row["marginal accuracy"] >= floor["mean"] - SURE * floor["noise"]:
+            at[str(row["d"])] = row["calls"]
+    return found
+
+
+def filled(text: str) -> str:
+    """Paragraphs broken anew after numbers were put in; lists are left as they are."""
+    parts = text.split("\n\n")
+    return "\n\n".join(part if part.startswith("* ") else textwrap.fill(part, 120, **_FILL) for part in parts)
+
+
+_FILL: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+
+
 def _point(text: str) -> str:
-    return textwrap.fill(text, 118, initial_indent="* ", subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.fill(text, 118, initial_indent="* ", subsequent_indent="  ", **_FILL)
 
 
 def balance(bench: dict[str, Any], grid: str, other_grid: str) -> tuple[int, int, int]:
@@ -99,13 +135,11 @@ def balance(bench: dict[str, Any], grid: str, other_grid: str) -> tuple[int, int
 def indistinguishable(bench: dict[str, Any]) -> str:
     """The smallest budget at which each method reaches the floor."""
     lines = []
-    for method, grid in dict.fromkeys((row["method"], row["grid"]) for row in bench["rows"]):
+    for (method, grid), at in _reached(bench).items():
         line = [f"{method}, {grid}"]
-        for d in bench["samples"]:
-            floor = bench["floors"][d]["marginal accuracy"]
+        for d, calls in at.items():
             own = [row for row in bench["rows"] if (row["method"], row["grid"], str(row["d"])) == (method, grid, d)]
-            near = [row for row in own if row["marginal accuracy"] >= floor["mean"] - SURE * floor["noise"]]
-            line.append(str(near[0]["calls"]) if near else f"more than {own[-1]['calls']}" if own else "-")
+            line.append(f"more than {own[-1]['calls']}" if calls is None else str(calls))
         lines.append(line)
     text = f"By marginal accuracy, to within {SURE:g} standard deviations of the floor, among the budgets tried.\n\n"
     return text + table(["calls", *(f"d = {d}" for d in bench["samples"])], lines)

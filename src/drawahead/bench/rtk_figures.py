@@ -26,7 +26,7 @@ LINES = {"even": "-", "geometric": (0, (4, 2)), "from L": (0, (1, 1.2))}
 PICTURED = (("DDPM", "even"), ("DDPM", "geometric"), ("RTK-ULD", "even"), ("RTK-MALA", "even"))
 SHOWN = (*PICTURED, ("RTK-ULD", "geometric"), ("RTK-MALA", "geometric"), ("RTK-ULD", "from L"), ("RTK-MALA", "from L"))
 QUANTITIES = {
-    "marginal accuracy": "marginal accuracy",
+    "marginal accuracy": "1 - marginal accuracy",
     "total variation": "total variation, plane",
     "wasserstein": "sliced W$_1$",
 }
@@ -43,11 +43,13 @@ def claim(bench: dict[str, Any], path: Path) -> None:
                 for method, grid in SHOWN:
                     _curve(axes, bench, d, method, grid, quantity)
                 _floor(axes, bench, d, quantity, named=column == 0)
-                axes.set(xscale="log", yscale="linear" if row == 0 else "log")
+                axes.set(xscale="log", yscale="log")
                 if column == 0:
                     axes.set_ylabel(label)
             panels[0][column].set_title(f"d = {d}")
             panels[-1][column].set_xlabel("calls a sample")
+        for line, quantity in zip(panels, QUANTITIES, strict=True):
+            _errors(line, [_error(quantity, row[quantity]) for row in bench["rows"]])
         _calls(panels[-1], bench)
         lines, labels = panels[0][0].get_legend_handles_labels()
         canvas.legend(lines, labels, loc="outside lower center", ncols=4)
@@ -65,11 +67,12 @@ def every(bench: dict[str, Any], path: Path) -> None:
                 for method in STYLES:
                     _curve(axes, bench, d, method, grid, "marginal accuracy", label=method)
                 _floor(axes, bench, d, "marginal accuracy", named=column == 0)
-                axes.set(xscale="log")
+                axes.set(xscale="log", yscale="log")
                 axes.set_title(f"d = {d}, {grid}")
             panels[-1][column].set_xlabel("calls a sample")
         for line in panels:
-            line[0].set_ylabel("marginal accuracy")
+            line[0].set_ylabel("1 - marginal accuracy")
+            _errors(line, [1 - row["marginal accuracy"] for row in bench["rows"]])
         _calls(panels[-1], bench)
         lines, labels = panels[0][0].get_legend_handles_labels()
         canvas.legend(lines, labels, loc="outside lower center", ncols=5)
@@ -82,7 +85,7 @@ def _curve(
     colour, marker = STYLES[method]
     axes.plot(
         [row["calls"] for row in own],
-        [row[quantity] for row in own],
+        [_error(quantity, row[quantity]) for row in own],
         color=colour,
         marker=marker,
         markersize=5,
@@ -93,14 +96,27 @@ def _curve(
     )
 
 
+def _error(quantity: str, value: float) -> float:
+    """What is shown: an error, lower is better."""
+    return 1 - value if quantity == "marginal accuracy" else value
+
+
 def _floor(axes: Any, bench: dict[str, Any], d: str, quantity: str, *, named: bool) -> None:
     """What exact samples get: nothing can be seen beyond it."""
     floor = bench["floors"][d][quantity]
-    low, high = floor["mean"] - 2 * floor["noise"], floor["mean"] + 2 * floor["noise"]
-    axes.axhspan(low, high, color="#dddddd", zorder=0)
+    mean = _error(quantity, floor["mean"])
+    axes.axhspan(mean - 2 * floor["noise"], mean + 2 * floor["noise"], color="#dddddd", zorder=0)
     if named:
-        right = {"ha": "right", "va": "center", "fontsize": 8, "color": "#555555"}
-        axes.annotate("exact samples", (0.99, floor["mean"]), xycoords=("axes fraction", "data"), **right)
+        words = {"ha": "left", "va": "center", "fontsize": 8, "color": "#555555"}
+        axes.annotate("exact samples", (0.02, mean), xycoords=("axes fraction", "data"), **words)
+
+
+def _errors(panels: Any, values: list[float]) -> None:
+    ticks = [tick for tick in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if min(values) < tick < max(values)]
+    for axes in panels:
+        axes.set_ylim(0.75 * min(values), 1.25 * max(values))
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
 
 
 def _calls(panels: Any, bench: dict[str, Any]) -> None:
@@ -113,13 +129,14 @@ def _calls(panels: Any, bench: dict[str, Any]) -> None:
 def samples(bench: dict[str, Any], path: Path) -> None:
     """A few samples of each."""
     pictures = bench["pictures"]
-    with plots.canvas(path, 2.35 * len(pictures), 2.95) as canvas:
+    with plots.canvas(path, 2.35 * len(pictures), 2.75) as canvas:
         panels: Any = canvas.subplots(1, len(pictures), sharex=True, sharey=True)
         for axes, picture in zip(panels, pictures, strict=True):
             axes.scatter(*zip(*picture["points"], strict=True), s=2.5, color="#0072B2", alpha=0.6, linewidths=0)
             axes.set(xlim=(-1.9, 1.9), ylim=(-1.9, 1.9), aspect="equal", xticks=(), yticks=())
             axes.set_title(picture["label"].replace(": ", "\n"), fontsize=9.5)
             axes.grid(False)
+            axes.set_frame_on(False)
 
 
 def scaling(bench: dict[str, Any], path: Path) -> None:
@@ -135,10 +152,12 @@ def scaling(bench: dict[str, Any], path: Path) -> None:
                 x = [row["d"] if against == "d" else 1 / row["eps"] for row in own]
                 colour, marker = STYLES[method]
                 axes.plot(x, [row["calls"] for row in own], color=colour, marker=marker, linewidth=1.5)
+                near = [row for row in rows if row["method"] != method and _close(row, own[-1])]
+                lift = 5 * sum(1 if row["calls"] < own[-1]["calls"] else -1 for row in near)
                 axes.annotate(
                     method,
                     (x[-1], own[-1]["calls"]),
-                    xytext=(6, -3),
+                    xytext=(6, lift - 3),
                     textcoords="offset points",
                     fontsize=9,
                     color=colour,
@@ -147,7 +166,6 @@ def scaling(bench: dict[str, Any], path: Path) -> None:
                 _guide(axes, method, against, x, own[0]["calls"])
             axes.set(xscale="log", yscale="log", ylim=(3, 3e4))
             axes.minorticks_off()
-            axes.xaxis.set_major_formatter("{x:g}")
             axes.yaxis.set_major_formatter("{x:g}")
         panels[0].set(xlabel="d", ylabel="calls", title=f"for a total variation of {EPSILON:g}")
         panels[0].plot(
@@ -155,6 +173,14 @@ def scaling(bench: dict[str, Any], path: Path) -> None:
         )
         canvas.legend(loc="outside lower center")
         panels[1].set(xlabel="1 / eps", title=f"for d = {DIMENSION}")
+        for axes, key in zip(panels, ("d", "eps"), strict=True):
+            values = sorted({row[key] if key == "d" else 1 / row["eps"] for row in rows})
+            axes.set_xticks(values, [f"{value:g}" for value in values])
+
+
+def _close(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether their labels would collide."""
+    return (row["d"], row["eps"]) == (other["d"], other["eps"]) and 0.5 < row["calls"] / other["calls"] < 2
 
 
 def _guide(axes: Any, method: str, against: str, x: list[float], first: float) -> None:

@@ -26,7 +26,7 @@ FIRST = 3.0
 """T, for every method."""
 SEGMENTS = 5
 """RTK: segments that end at {0.8, 0.6, 0.4, 0.2, 0} T, or as many of geometric length."""
-STEP_SIZES = (0.05, 0.1, 0.2, 0.4, 0.8)
+STEP_SIZES = (1.6, 0.8, 0.4, 0.2, 0.1, 0.05)
 """c: a Langevin step is c / H long, H the curvature of one mode of the law it draws from; a step of underdamped or
 Hamiltonian dynamics sqrt(2 c / H), which moves as far."""
 CORRECTIONS = 2

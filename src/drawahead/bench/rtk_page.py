@@ -7,7 +7,18 @@ from typing import Any
 
 from drawahead.bench import rtk_words
 from drawahead.bench.page import exponent, origin, table
-from drawahead.bench.rtk_compared import SIGNS, SURE, Row, balance, find, findings, indistinguishable, listed, signs
+from drawahead.bench.rtk_compared import (
+    SIGNS,
+    SURE,
+    Row,
+    balance,
+    filled,
+    find,
+    findings,
+    indistinguishable,
+    listed,
+    signs,
+)
 from drawahead.bench.rtk_figures import QUANTITIES
 from drawahead.bench.rtk_methods import CORRECTIONS, LEAPS
 from drawahead.bench.rtk_ring import MODES, VARIANCE
@@ -19,7 +30,7 @@ def page(bench: dict[str, Any]) -> str:
     scaling = bench["scaling"]
     parts = [
         "# Reverse transition kernels (RTK)",
-        origin(bench, "rtk").replace("its figure", "its figures"),
+        _origin(bench),
         rtk_words.WHAT,
         f"![{len(bench['pictures'])} sets of samples](figures/rtk-samples.png)",
         "## Using it",
@@ -32,7 +43,8 @@ def page(bench: dict[str, Any]) -> str:
         "![Three distances against calls for DDPM, RTK-ULD and RTK-MALA](figures/rtk.png)",
         _how(bench),
         "### What was found",
-        _BY + "\n\n" + "\n".join(findings(bench)),
+        _BY,
+        "\n".join(findings(bench)),
         "### How many calls make samples that cannot be told from exact ones",
         indistinguishable(bench),
         "### RTK-ULD and RTK-MALA against DDPM at equal calls",
@@ -47,7 +59,7 @@ def page(bench: dict[str, Any]) -> str:
         _parallel(bench["parallel"]["rows"]),
         "## How calls grow",
         "![Calls against d and 1 / eps](figures/rtk-scaling.png)",
-        rtk_words.SCALING.format(number=scaling["number"]),
+        filled(rtk_words.SCALING.format(number=scaling["number"])),
         _scaling(scaling),
         "### The theorem's settings for ULD",
         "What `Segments.from_theory` and `ULD.from_theory` give for the same target, and their exact error.",
@@ -61,6 +73,11 @@ def page(bench: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _origin(bench: dict[str, Any]) -> str:
+    text = origin(bench, "rtk").replace("its figure.", "its figures.")
+    return f"{text.removesuffix('.')}: {bench['processor_seconds']:.0f} seconds of one core."
+
+
 _BY = f"""\
 At equal calls and by marginal accuracy; a difference counts if it exceeds {SURE:g} standard deviations of the same
 quantity between sets of exact samples."""
@@ -68,23 +85,25 @@ quantity between sets of exact samples."""
 
 def _how(bench: dict[str, Any]) -> str:
     sizes = [f"{number} samples for d = {d}" for d, number in bench["samples"].items()]
-    return rtk_words.RING.format(
-        modes=MODES,
-        variance=VARIANCE,
-        first=bench["first"],
-        corrections=CORRECTIONS,
-        leaps=LEAPS,
-        floors=bench["floor_sets"],
-        samples=listed(sizes),
-        step_sizes=listed([f"{c:g}" for c in bench["step_sizes"]]),
-        tuning=", ".join(f"{number} (d = {d})" for d, number in bench["tuning"].items()),
+    return filled(
+        rtk_words.RING.format(
+            modes=MODES,
+            variance=VARIANCE,
+            first=bench["first"],
+            corrections=CORRECTIONS,
+            leaps=LEAPS,
+            floors=bench["floor_sets"],
+            samples=listed(sizes),
+            step_sizes=listed([f"{c:g}" for c in bench["step_sizes"]]),
+            tuning=", ".join(f"{number} (d = {d})" for d, number in bench["tuning"].items()),
+        )
     )
 
 
 def _segments(bench: dict[str, Any]) -> str:
     given = bench["smoothness"]
     better, same, worse = balance(bench, "even", "from L")
-    return rtk_words.FROM_L.format(**given, better=better, same=same, worse=worse)
+    return filled(rtk_words.FROM_L.format(**given, better=better, same=same, worse=worse))
 
 
 def _parallel(rows: Sequence[Row]) -> str:
@@ -110,6 +129,7 @@ def _scaling(scaling: dict[str, Any]) -> str:
         lines.append(line)
     heading = ["", "theorem: calls", "calls: power of d", "of 1 / eps", "1 / step size: power of d", "of 1 / eps"]
     mala = fits["RTK-MALA", "steps", "log(1 / eps)"]
+    cheapest = " ".join(fewest_calls(scaling["rows"]))
     points = [
         [row["method"], str(row["d"]), f"{row['eps']:g}", *(str(row[key]) for key in _COUNTS)]
         for row in scaling["rows"]
@@ -118,7 +138,7 @@ def _scaling(scaling: dict[str, Any]) -> str:
         [
             f"Slopes of logarithms, with standard errors of the fits, at eps = {EPSILON:g} and at d = {DIMENSION}:",
             table(heading, lines),
-            _READING.format(slope=mala["slope"], error=mala["error"]),
+            filled(_READING.format(slope=mala["slope"], error=mala["error"], cheapest=cheapest)),
             table(["", "d", "eps", *_COUNTS], points),
         ]
     )
@@ -126,10 +146,21 @@ def _scaling(scaling: dict[str, Any]) -> str:
 
 _COUNTS = ("calls", "segments", "steps")
 _READING = """\
-A theorem bounds the worst target with such an L, so none of this contradicts it. Slopes of calls contain logarithms,
-which the theorems' notation leaves out: the segments and the steps a chain needs to forget its start both grow like
-log(d / eps^2). The step sizes have no such factor. MALA has no step size that must shrink with eps: its steps a segment
-grow by {slope:.1f} ± {error:.1f} for every factor e in 1 / eps, a straight line in log(1 / eps)."""
+{cheapest} A theorem bounds the worst target with such an L, so none of this contradicts it. Slopes of calls contain
+logarithms, which the theorems' notation leaves out: the segments and the steps a chain needs to forget its start both
+grow like log(d / eps^2). The step sizes have no such factor. MALA has no step size that must shrink with eps: its steps
+a segment grow by {slope:.1f} ± {error:.1f} for every factor e in 1 / eps, a straight line in log(1 / eps)."""
+
+
+def fewest_calls(rows: Sequence[Row]) -> Iterator[str]:
+    """In how many of the cells that all methods have each one needs the fewest calls."""
+    cells: dict[tuple[int, float], dict[str, int]] = {}
+    for row in rows:
+        cells.setdefault((row["d"], row["eps"]), {})[row["method"]] = row["calls"]
+    full = [cell for cell in cells.values() if len(cell) == len(THEORY)]
+    for method in THEORY:
+        wins = sum(cell[method] == min(cell.values()) for cell in full)
+        yield f"{method} needs the fewest calls in {wins} of the {len(full)} cells that all three have."
 
 
 def _slope(fit: dict[str, Any]) -> str:
@@ -145,7 +176,7 @@ def _constructors(rows: Sequence[Row]) -> str:
 
 
 def _every(bench: dict[str, Any]) -> Iterator[str]:
-    budgets = [*bench["budgets"], bench["most"]]
+    budgets = sorted({row["budget"] for row in bench["rows"]})
     for d in map(int, bench["samples"]):
         yield f"### d = {d}"
         floor = bench["floors"][str(d)]

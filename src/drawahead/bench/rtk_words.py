@@ -11,9 +11,9 @@ time t + eta, the state z at time t has a law that is known up to a constant, th
 
 and a Markov chain draws from it, with the score at the one time t. The quadratic term has curvature
 1 / (exp(2 eta) - 1). If f_t is L-smooth and eta = log(1 + 1/(2 L)) / 2, that is 2 L: the kernel then has curvature
-between L and 3 L whatever the data are, and any Markov chain is fast on it. Longer segments may have several modes, and
-are a matter of luck and measurement. The framework, ULD and (projected) MALA inside it and their rates are from
-[arXiv 2405.16387](https://arxiv.org/abs/2405.16387); everything measured on this page is our own."""
+between L and 3 L whatever the data are, and Langevin chains are fast on it. Longer segments may have several modes;
+whether a chain finds them all has to be measured. The framework, with ULD and (projected) MALA inside it and their
+rates, is from [arXiv 2405.16387](https://arxiv.org/abs/2405.16387); everything measured on this page is our own."""
 
 EXAMPLE = """\
 ```python
@@ -47,7 +47,7 @@ KERNELS = """\
 | kernel | calls in a segment of S steps | its law, with many steps |
 | --- | --- | --- |
 | `ULA(tau, S)` | S scores | off by O(tau) |
-| `ULD(tau, gamma, S)` | S scores | off, by less for the same speed |
+| `ULD(tau, gamma, S)` | S scores | off by what falls with tau |
 | `MALA(tau, S)` | S + 1 scores, S energy differences | exact |
 | `ProjectedMALA(tau, S, reach, radius)` | the same | exact on the ball of that radius |
 | `HMC(tau, leaps, S)` | leaps S + 1 scores, S energy differences | exact |
@@ -83,7 +83,7 @@ assert isinstance(result, da.rtk.RTKResult) and result.report.energy_error < 1e-
 ```"""
 
 RING = """\
-The target is the paper's: {modes} Gaussians of variance {variance}, 20 degrees apart on the unit circle. For d > 2 (our
+The target is a ring as in the paper: {modes} Gaussians of variance {variance}, 20 degrees apart on the unit circle. For d > 2 (our
 design) the ring lies in the plane of the first two coordinates and the others are N(0, {variance}), independent; no
 method can tell how the plane is turned. T = {first:g} for all methods. *Even* is the paper's choice: DDPM in equal
 steps, RTK in five equal segments that end at {{0.8, 0.6, 0.4, 0.2, 0}} T, with equally many calls in each. *Geometric*
@@ -100,12 +100,13 @@ times a step; projected MALA may move by 2 (sqrt(d) + 3) noises of a step at onc
 * **sliced W1**: to the exact law, in the mean over 32 random directions.
 
 All three are above 0 (below 1) for exact samples, too: the grey band is what {floors} sets of exact samples of the same
-size get, two standard deviations either way. {samples}.
+size get, two standard deviations either way: {samples}.
 
 **Tuning.** Every method but DDPM and the ODE has a step size: c / H for Langevin steps, sqrt(2 c / H) for the others,
-H the curvature of a single mode in the law that is drawn from. For each method, dimension and budget, c is the best of
-{step_sizes} by marginal accuracy, on samples of another seed: {tuning}. H is known to all of
-them alike, as the variance is to the geometric steps of DDPM."""
+H the curvature of a single mode in the law that is drawn from. For each method and dimension, c is the best by marginal
+accuracy on samples of another seed ({tuning}): with the fewest calls the best of {step_sizes}, with every next number
+of calls the best of the one before, its half and its quarter. H is known to all of them alike, as the variance is to
+the geometric steps of DDPM."""
 
 FROM_L = """\
 The energy of the ring at time 0 has curvature up to L = {largest:.0f}: in the empty middle, where hardly any sample
@@ -135,8 +136,9 @@ print(da.sample(chain, 4, sampler=da.Coupled(), seed=0).report)  # a few rounds 
 SCALING = """\
 The target is N(0, I/2) in d dimensions, L = 2; the error is the total variation of what is drawn. All laws here are
 round, so that is the total variation of the length, and for DDPM and ULD, whose output is Gaussian, it is worked out
-exactly from the coefficients of their steps: no samples are drawn. MALA is simulated by lengths, {number} chains and 12
-bins of equal mass. Each point is the fewest calls over all settings tried: for DDPM the number of even steps and T; for
+exactly from the coefficients of their steps: no samples are drawn. MALA is simulated by lengths and compared in
+12 bins of equal mass, with {number} chains or, for small eps, so many that exact samples would seem to be off by a
+quarter of eps. Each point is the fewest calls over all settings tried: for DDPM the number of even steps and T; for
 RTK the theorem's eta, any number of segments, and one step size for all (gamma = 2 sqrt(3 L))."""
 
 AFTER_LOOKING = """\
@@ -144,4 +146,6 @@ AFTER_LOOKING = """\
   {truncation:.2g} of p_T in total variation, for all d here.
 * That DDPM is measured with geometric steps at all was decided after looking at even ones: they are what the paper
   compares with, and a bad choice for a narrow target.
-* Budgets, sizes of bins and the grid of step sizes were chosen after a first look at d = 2, by eye."""
+* Budgets, sizes of bins and the grid of step sizes were chosen after a first look at d = 2, by eye.
+* How step sizes are tuned was changed twice: the grid had ended too early for ULD, and a search that stopped early had
+  been misled by noise. The samples that are shown have always been of another seed."""
