@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from drawahead.chains.base import repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
 from drawahead.oracles import TokenOracle, reveal
@@ -21,12 +21,6 @@ _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 def tolerance(dtype: torch.dtype) -> float:
     """How far the log of a row's sum may be from 0."""
     return _TOLERANCE.get(dtype, 2e-2)
-
-
-def repeated(count: Tensor) -> Tensor:
-    """0 count[0] times, 1 count[1] times and so on, on the CPU. Where torch has several threads, its own
-    repeat_interleave wakes all of them for it, which takes a thousand times longer."""
-    return torch.from_numpy(np.repeat(np.arange(len(count)), count.numpy()))
 
 
 @final

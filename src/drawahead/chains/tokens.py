@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.base import Chain, Paths, Tally, repeated
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError, whole
 from drawahead.laws import Categorical
@@ -44,7 +44,7 @@ class TokenPaths(Paths):
         return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
 
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> TokenQuery:
-        row = torch.repeat_interleave(torch.arange(len(self)), count)
+        row = repeated(count)
         depth = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
         prefix = self.position[row] + first + depth
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.chains.base import Chain, Paths, Tally, repeated
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.errors import InputError
 from drawahead.inputs import floating, place, sizes, table, wholes
@@ -155,7 +155,7 @@ class VectorPaths(Paths):
 
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> GaussianQuery:
         states = self.x[:, None] if guess is None else self.states(guess)
-        row = torch.repeat_interleave(torch.arange(len(self)), count)
+        row = repeated(count)
         depth = first + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
         at = (row * states.shape[1] + depth).to(self.device)
         step = self.position[row] + depth
