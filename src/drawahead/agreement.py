@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
+from drawahead.inputs import instance, table
 
 SMALLEST_EXPECTATION = 5.0
 """Cells in which fewer draws are expected are pooled: below this the chi-square approximation fails."""
@@ -23,7 +24,7 @@ def chi_square(counts: Tensor, probabilities: Tensor) -> float:
     `counts` are counts, never proportions: a test on proportions has no power. A single draw that is impossible
     gives 0.0. Cells in which fewer than 5 draws are expected are pooled into one.
     """
-    counts, probabilities = counts.double().flatten(), probabilities.double().flatten()
+    counts, probabilities = table("counts", counts).flatten(), table("probabilities", probabilities).flatten()
     if counts.shape != probabilities.shape or len(counts) == 0:
         raise InputError(f"counts and probabilities must be of one size, not {len(counts)} and {len(probabilities)}")
     if not bool(((counts >= 0) & (counts == counts.round())).all()) or not bool(counts.sum() > 0):
@@ -52,7 +53,9 @@ def two_sample(first: Tensor, second: Tensor) -> float:
     see a dependence of three or more positions that leaves their pairs alone, nor one of a pair that is not tested.
     """
     for samples in (first, second):
-        if samples.dim() != 2 or samples.is_floating_point() or min(samples.shape) < 1:
+        instance("samples", samples, Tensor, "a tensor")
+        real = samples.is_floating_point() or samples.is_complex()
+        if samples.dim() != 2 or real or min(samples.shape) < 1:
             raise InputError(f"samples must be integers (samples, n), not {samples.dtype} {tuple(samples.shape)}")
     if first.shape[1] != second.shape[1]:
         raise InputError(f"samples must have the same length, not {first.shape[1]} and {second.shape[1]}")
@@ -77,7 +80,7 @@ def kolmogorov(cdf_values: Tensor) -> float:
     `cdf_values` (m,) is that law's distribution function at each value: uniform if the values have the law. Each
     value may have a distribution function of its own, such as a conditional one.
     """
-    u = cdf_values.double().flatten().sort().values
+    u = table("cdf_values", cdf_values).flatten().sort().values
     if len(u) == 0 or not bool(((u >= 0) & (u <= 1)).all()):
         raise InputError("cdf_values must be a distribution function at each value: between 0 and 1, at least one")
     grid = torch.arange(len(u) + 1, dtype=torch.float64) / len(u)
@@ -86,7 +89,7 @@ def kolmogorov(cdf_values: Tensor) -> float:
 
 def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
     """The p-value of the two-sample Kolmogorov-Smirnov test that two sets of numbers have the same law."""
-    one, other = (values.double().flatten().sort().values for values in (first, second))
+    one, other = (table("samples", values).flatten().sort().values for values in (first, second))
     if len(one) == 0 or len(other) == 0 or bool(one.isnan().any() or other.isnan().any()):
         raise InputError("both samples must hold at least one number and no NaN")
     both = torch.cat([one, other])
@@ -101,9 +104,10 @@ def two_sample_vectors(first: Tensor, second: Tensor) -> float:
     the same size), and the distance from the mean of both; the smallest p-value times their number (Bonferroni). It
     cannot see a difference that leaves all of these alone.
     """
-    one, other = first.flatten(1).double(), second.flatten(1).double()
-    if one.shape[1] != other.shape[1] or min(*one.shape, *other.shape) < 1:
-        raise InputError(f"samples must be vectors of one size, not {tuple(first.shape)} and {tuple(second.shape)}")
+    one, other = table("samples", first), table("samples", second)
+    if min(one.dim(), other.dim()) < 2 or one[:1].numel() != other[:1].numel() or not min(one.numel(), other.numel()):
+        raise InputError(f"samples must be vectors of one size, not {tuple(one.shape)} and {tuple(other.shape)}")
+    one, other = one.flatten(1), other.flatten(1)
     size = one.shape[1]
     direction = torch.randn(16, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     coordinate = torch.eye(size, dtype=torch.float64)[:: max(1, size // 16)][:16]
@@ -116,6 +120,7 @@ def two_sample_vectors(first: Tensor, second: Tensor) -> float:
 
 def same_law(first: Tensor, second: Tensor) -> float:
     """`two_sample` for integer sequences, `two_sample_vectors` for vectors."""
+    instance("samples", first, Tensor, "a tensor")
     return (two_sample_vectors if first.is_floating_point() else two_sample)(first, second)
 
 

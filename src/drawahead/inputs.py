@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from numbers import Real
+from pathlib import Path
+from types import UnionType
 
 import numpy
 import torch
@@ -77,6 +79,20 @@ def place(name: str, value: object) -> torch.device:
     except (TypeError, ValueError, RuntimeError, NotImplementedError, AssertionError) as error:
         raise InputError(f"{name} cannot be {short(value)}: {str(error)[:200]}") from None
     return device
+
+
+def path(name: str, value: object) -> Path:
+    """`value` as a path."""
+    try:
+        return Path(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{name} must be a path, not {short(value)}") from None
+
+
+def instance(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    """Refuse what is not of this kind; `wanted` says in words what would be."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be {wanted}, not {short(value)}")
 
 
 def _entries(name: str, value: object) -> tuple[object, ...]:

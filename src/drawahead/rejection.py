@@ -12,10 +12,13 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import instance, number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose, Stream
 
+MOST = 1e9
+"""Draws that a bound may ask for."""
 L = TypeVar("L", bound=Law)
 
 
@@ -31,9 +34,9 @@ def rejection(target: L, draft: L, bound: float, *, seed: int = 0) -> Rejection:
 
     Takes `bound` draws on average. Raises InputError when a drawn value shows that the bound does not hold.
     """
-    if not 0 < bound < math.inf:
-        raise InputError(f"bound must be a positive number, not {bound}")
-    stream, step = _addresses(target, seed)
+    if number("bound", bound, above=0) > MOST:
+        raise InputError(f"bound={bound} would take as many draws: more than {MOST:g} are not tried")
+    stream, step = _addresses(target, draft, seed)
     values, tries, open_ = (
         None,
         torch.zeros(target.shape, dtype=torch.int64),
@@ -61,7 +64,7 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
     x is rejected with probability TV(mu, nu), and then 1 / TV draws of y are needed on average: two in all, but with
     a heavy tail. It pays where x is cheap, y is dear and the two laws are close: that is what the samplers arrange.
     """
-    stream, step = _addresses(target, seed)
+    stream, step = _addresses(target, draft, seed)
     values = draft.draw(draft.noise(stream, Purpose.VALUE, step))
     open_ = stream.uniform(Purpose.ACCEPT, step).log() > target.log_ratio(draft, values)
     tries = torch.zeros(target.shape, dtype=torch.int64)
@@ -76,9 +79,12 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
     return Rejection(values, tries)
 
 
-def _addresses(law: Law, seed: int) -> tuple[Stream, Tensor]:
-    rows, window = law.shape
-    return Stream.of_samples(seed, torch.arange(rows)), torch.arange(window).expand(rows, window)
+def _addresses(target: Law, draft: Law, seed: int) -> tuple[Stream, Tensor]:
+    instance("target", target, Law, "a law such as Categorical(...)")
+    if type(draft) is not type(target) or draft.shape != target.shape:
+        raise InputError(f"draft must be a {type(target).__name__} of shape {target.shape}, not {short(draft)}")
+    rows, window = target.shape
+    return Stream.of_samples(whole("seed", seed), torch.arange(rows)), torch.arange(window).expand(rows, window)
 
 
 def _put(old: Tensor, new: Tensor, where: Tensor) -> Tensor:

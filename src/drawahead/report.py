@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.history import History
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class Report:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Report:
         """The report that `to_dict` wrote; anything else is refused."""
+        if not isinstance(given, Mapping):
+            raise InputError(f"a report must be a mapping, not {short(given)}")
         values = {name: _checked(name, given.get(name), kind) for name, kind in _KINDS.items()}
         widths, committed, drafts, kept, rounds = (_counts(name, given.get(name)) for name in _LISTS)
         progress = given.get("progress")

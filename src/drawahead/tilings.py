@@ -9,6 +9,7 @@ from torch import Tensor
 
 from drawahead import plots
 from drawahead.errors import InputError, short, whole
+from drawahead.inputs import instance
 from drawahead.targets._kasteleyn import graphs
 from drawahead.targets.matchings import PlanarMatching
 
@@ -75,6 +76,9 @@ def draw(matching: PlanarMatching, sample: Tensor, path: str | Path) -> None:
 
 def colours(matching: PlanarMatching, sample: Tensor) -> dict[tuple[int, int], str]:
     """The colour of each square of a tiling, by (row, column)."""
+    if not isinstance(matching, PlanarMatching):
+        raise InputError(f"matching must be a PlanarMatching, not {short(matching)}")
+    instance("sample", sample, Tensor, "a tensor of tokens")
     dominoes = (sorted(edge) for edge in matching.matchings(sample[None])[0])
     return {square: _colour(*pair) for pair in dominoes for square in pair}
 

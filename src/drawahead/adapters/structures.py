@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -10,7 +11,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead import inputs
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import instance, wholes
+from drawahead.targets._checks import seeded
 
 ATOMS = ("N", "CA", "C", "O")
 # fmt: off
@@ -42,8 +46,8 @@ class Backbone:
 
     def __post_init__(self) -> None:
         try:
-            coordinates = torch.as_tensor(self.coordinates, dtype=torch.float64).cpu()
-        except (TypeError, ValueError, RuntimeError) as error:
+            coordinates = inputs.table("coordinates", self.coordinates, "cpu")
+        except InputError as error:
             raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
         n = len(coordinates) if coordinates.dim() else 0
         if coordinates.shape != (n, 4, 3) or n == 0:
@@ -52,12 +56,16 @@ class Backbone:
         if bool(bad.any()):
             at = bad.nonzero()[:, 0].tolist()
             raise InputError(f"coordinates of residue {at[0]} are not finite ({len(at)} such): leave such residues out")
-        chain = tuple(self.chain) or ("A",) * n
-        index = torch.as_tensor(self.index).cpu() if len(self.index) else torch.arange(n)
-        if index.is_floating_point() or index.shape != (n,):
-            raise InputError(f"index must be {n} whole numbers, not {index.dtype} {tuple(index.shape)}")
+        instance("sequence", self.sequence, str, "a text")
+        for name in ("chain", "labels", "dropped"):
+            instance(name, getattr(self, name), Sequence, "a sequence of texts")
+        chain = tuple(map(str, self.chain)) or ("A",) * n
+        places = wholes("index", self.index)
+        if places and len(places) != n:
+            raise InputError(f"index must be {n} whole numbers, not {len(places)}")
+        index = torch.tensor(places) if places else torch.arange(n)
         sequence = self.sequence or "X" * n
-        labels = tuple(self.labels) or tuple(f"{c}{i + 1}" for i, c in enumerate(chain))
+        labels = tuple(map(str, self.labels)) or tuple(f"{c}{i + 1}" for i, c in enumerate(chain))
         for name, given in (("chain", chain), ("sequence", sequence), ("labels", labels)):
             if len(given) != n:
                 raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
@@ -82,11 +90,11 @@ def read_pdb(path: str | Path) -> Backbone:
     Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
     are left out and named in `dropped`; the numbering of the file keeps their place.
     """
-    path = Path(path)
+    path = inputs.path("the structure", path)
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read the structure {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the structure {short(str(path))}: {error}") from None
     residues: dict[tuple[str, str], dict[str, list[float]]] = {}  # by chain, and number with insertion code
     names: dict[tuple[str, str], str] = {}
     for count, line in enumerate(lines, 1):
@@ -136,7 +144,7 @@ def made_up_backbone(length: int, seed: int = 0) -> Backbone:
     To try things out without a file. It is not folded: most neighbours in space are neighbours along the chain.
     """
     n = whole("length", length, 1)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     phi: list[float] = []
     psi: list[float] = []
     while len(phi) < n:

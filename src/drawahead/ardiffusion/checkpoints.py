@@ -19,6 +19,7 @@ from torch import Tensor
 from drawahead.ardiffusion.config import Config
 from drawahead.ardiffusion.model import ARModel
 from drawahead.errors import InputError
+from drawahead.inputs import path, place
 
 _STATE = "state.json"
 
@@ -77,17 +78,26 @@ def read(folder: Path) -> Checkpoint | None:
 
 def load(folder: str | Path, *, device: torch.device | str = "cpu") -> ARModel:
     """The trained model of a folder, its averaged weights, ready to draw from."""
-    found = read(Path(folder))
+    found = read(path("folder", folder))
     if found is None:
         raise InputError(f"{folder} holds no {_STATE}: give the folder that train(..., out=...) wrote")
-    model = ARModel(found.config)
-    model.load_state_dict(found.weights["average"])
-    return model.to(device).eval().requires_grad_(False)
+    weights = {name: tensor.float() for name, tensor in found.weights.get("average", {}).items()}
+    parts = [part for part in (found.config.encoder, found.config.denoiser) if part is not None]
+    if any(getattr(part, name, 0) > len(weights) for part in parts for name in ("layers", "blocks")):
+        raise InputError(f"{folder} does not hold the weights of the model it describes")
+    try:
+        with torch.device("meta"):  # no room is made for what a folder from anywhere describes, only for what it holds
+            model = ARModel(found.config)
+        model.load_state_dict(weights, assign=True)
+    except (RuntimeError, MemoryError) as error:
+        raise InputError(f"{folder} does not hold the weights of the model it describes: {str(error)[:200]}") from None
+    return model.to(place("device", device)).eval().requires_grad_(False)
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside, then move into place: readers see the old file or the new one, never half of one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)  # if a stranger put a link there, it is not followed
     try:
         write(beside)
         os.replace(beside, path)

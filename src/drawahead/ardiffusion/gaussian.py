@@ -9,6 +9,7 @@ from torch import Tensor
 
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
+from drawahead.inputs import instance, table
 
 
 @final
@@ -17,11 +18,11 @@ class GaussianParts:
     parts, one after another."""
 
     def __init__(self, covariance: Tensor, parts: Parts, mean: Tensor | None = None) -> None:
+        instance("parts", parts, Parts, "a Parts")
         entries = parts.number * parts.size
         self._parts = parts
-        self.covariance = torch.as_tensor(covariance, dtype=torch.float64)
-        self.centre = torch.zeros(entries) if mean is None else torch.as_tensor(mean)
-        self.centre = self.centre.double()
+        self.covariance = table("covariance", covariance, finite=True)
+        self.centre = self.covariance.new_zeros(entries) if mean is None else table("mean", mean, finite=True)
         if self.covariance.shape != (entries, entries) or self.centre.shape != (entries,):
             raise InputError(
                 f"covariance must be ({entries}, {entries}) and mean ({entries},) for these parts, not "

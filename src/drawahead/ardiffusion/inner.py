@@ -13,6 +13,7 @@ from drawahead import rtk
 from drawahead.ardiffusion.conditionals import Conditionals
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.errors import InputError
+from drawahead.inputs import instance, number
 from drawahead.schedules import Plan, Schedule
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
@@ -34,6 +35,8 @@ class RTK:
     spread: float = 1.0
 
     def __post_init__(self) -> None:
+        instance("segments", self.segments, rtk.Segments, "a Segments")
+        number("spread", self.spread, least=0)
         if not self.segments.times[-1] > 0:
             raise InputError("segments must end above time 0, where a model is told some noise: give last=...")
 

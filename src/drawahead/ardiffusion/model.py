@@ -11,6 +11,8 @@ from drawahead.ardiffusion import encoders
 from drawahead.ardiffusion.config import Config
 from drawahead.ardiffusion.denoisers import ConditionalDenoiser
 from drawahead.ardiffusion.parts import Parts
+from drawahead.errors import InputError, whole
+from drawahead.inputs import instance
 
 
 @final
@@ -22,9 +24,12 @@ class ARModel(nn.Module):
 
     def __init__(self, config: Config, *, seed: int = 0) -> None:
         super().__init__()
+        instance("config", config, Config, "a Config")
+        if not -(2**63) <= whole("seed", seed) < 2**64:
+            raise InputError(f"seed must be between -2^63 and 2^64, not {seed}")
         self.config = config
         with torch.random.fork_rng(devices=[]):  # networks start from the global generator: it is put back as it was
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(whole("seed", seed))
             self.encoder = None if config.encoder is None else encoders.build(config.encoder, config.parts)
             self.denoiser = ConditionalDenoiser(config)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from drawahead.errors import InputError, whole
+from drawahead.inputs import number
 
 
 @final
@@ -33,6 +34,9 @@ class Training:
         for name in ("steps", "batch", "block", "save_every"):
             whole(name, getattr(self, name), 1)
         whole("warmup", self.warmup, 0)
+        whole("seed", self.seed)
+        for name in ("rate", "average", "decay", "clip"):
+            number(name, getattr(self, name))
         if not (self.rate > 0 and self.clip > 0 and self.decay >= 0 and 0 <= self.average < 1):
             raise InputError(f"rate and clip must be positive, decay not negative, average in [0, 1), not {self}")
 

@@ -20,7 +20,8 @@ from drawahead.ardiffusion.config import Config
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.objective import generator, loss
 from drawahead.ardiffusion.settings import Training
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
+from drawahead.inputs import instance, path, place
 
 
 @final
@@ -62,15 +63,22 @@ def train(
     on the same device the outcome is the same, to the last bit, as without the stop. A folder with another
     configuration or other data is refused. `on_progress` is called after every block.
     """
-    clean = _checked(config, data).to(device)
+    instance("config", config, Config, "a Config")
+    instance("training", training, Training, "a Training")
+    if on_progress is not None and not callable(on_progress):
+        raise InputError(f"on_progress must be callable, not {short(on_progress)}")
+    clean = _checked(config, data).to(place("device", device))
     run = _Run(config, training, clean)
     facts = {"training": asdict(training), "data": _fingerprint(clean)}
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path("out", out)
     if folder is not None:
         found = checkpoints.read(folder)
         if found is not None:
             _same(folder, found, Checkpoint(config, 0, facts, {}))
-            run.restore(found)
+            try:
+                run.restore(found)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                raise InputError(f"{folder} is damaged ({error!r:.200}): train again into an empty folder") from None
     began = time.perf_counter()
     saved = run.step
     while run.step < training.steps:
@@ -154,7 +162,7 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def _checked(config: Config, data: Tensor) -> Tensor:
     """The data in parts, in single precision."""
-    if not isinstance(data, Tensor) or len(data) == 0:
+    if not isinstance(data, Tensor) or not data.dim() or data.is_complex() or len(data) == 0:
         raise InputError("data must be a tensor with at least one row")
     if not bool(data.isfinite().all()):
         raise InputError("data must be finite numbers")

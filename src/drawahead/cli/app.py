@@ -7,6 +7,7 @@ import json as json_format
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -95,6 +96,8 @@ app.command(rich_help_panel=LOOK)(models)
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments. -> the exit status."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
     try:
         status = int(app(list(arguments) or ["--help"], prog_name="drawahead", standalone_mode=False) or 0)
         return fail("interrupted", status) if status == INTERRUPTED else status

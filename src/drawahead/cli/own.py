@@ -72,6 +72,13 @@ def _module(home: str) -> ModuleType:
 
 
 def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
+    """A model whose folder may come from anywhere: nothing in it is executed, and weights are safetensors."""
+    code = next(folder.rglob("*.py"), None)
+    if code is not None:  # not every version of the libraries asks before it runs such a file
+        raise InputError(
+            f"{folder} holds code, {code.relative_to(folder)}, which is not run from a folder: read it, load the model "
+            "in a file of your own, and give file.py:name"
+        )
     if (folder / "model_index.json").is_file():
         if prompt is not None:
             raise InputError("--prompt does not apply to a diffusion model")
@@ -82,14 +89,16 @@ def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
         raise InputError("--steps does not apply to a language model")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{folder / 'config.json'} cannot be read: {error}") from None
     permutation = isinstance(config, dict) and config.get("model_type") == "xlnet"
     return _loaded(folder, lambda: _language_model(folder, permutation, prompt))
 
 
 def _diffusion(folder: Path, steps: int | None) -> Chain:
-    pipeline = adapters.DrawaheadPipeline.from_pretrained(str(folder), local_files_only=True)
+    pipeline = adapters.DrawaheadPipeline.from_pretrained(
+        str(folder), local_files_only=True, use_safetensors=True, trust_remote_code=False
+    )
     chain: Chain = adapters.from_diffusers(pipeline.unet, pipeline.scheduler, num_inference_steps=steps)
     return chain
 
@@ -102,8 +111,9 @@ def _language_model(folder: Path, permutation: bool, prompt: str | None) -> Chai
             "a folder with a language model needs transformers: pip install 'drawahead[transformers]'"
         ) from None
     kind = transformers.AutoModelForCausalLM if permutation else transformers.AutoModelForMaskedLM
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    model = kind.from_pretrained(str(folder), local_files_only=True)
+    here = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **here)
+    model = kind.from_pretrained(str(folder), use_safetensors=True, **here)
     language_model = (adapters.PermutationLM if permutation else adapters.MaskedLM)(model, tokenizer)
     chain: Chain = language_model.chain(prompt or " ".join([tokenizer.mask_token] * 12))
     return chain

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from drawahead.chains.base import Chain
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import instance, path
 from drawahead.jobs import checks, lock, shards
 from drawahead.jobs import folder as folders
 from drawahead.jobs.asking import Asked
@@ -60,9 +60,19 @@ def draw(
     A folder that another process draws into is refused. If the oracle or the disk fails, a `JobError` tells; Ctrl-C is
     an `Interrupted`, with what was finished of the shard under way. The finished shards are kept whatever happens.
     """
-    chain = as_chain(target)
-    if sampler is not None and not isinstance(sampler, Sampler):
-        raise InputError(f"sampler must be a sampler such as Block(), not {sampler!r}")
+    chain, place = as_chain(target), path("folder", folder)
+    for what, given, kind, wanted in (
+        ("sampler", sampler, Sampler, "a sampler such as Block()"),
+        ("options", options, Mapping, "a mapping"),
+        ("resume", resume, bool, "True or False"),
+        ("any_version", any_version, bool, "True or False"),
+        ("graphs", graphs, bool, "True, False or None"),
+        ("progress", progress, bool, "True, False or None"),
+    ):
+        if given is not None:
+            instance(what, given, kind, wanted)
+    if stop is not None and not callable(getattr(stop, "is_set", None)):
+        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
     asked = Asked(
         chain,
         checks.text(name, "name", 1000),
@@ -71,21 +81,20 @@ def draw(
         sampler,
         None if seed is None else checks.count(seed, "seed", -(2**64), 2**64),
         None if shard_size is None else whole("shard_size", shard_size, 1),
-        max_batch_size,
+        None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),
         None if max_live is None else whole("max_live", max_live, 1),
         graphs,
         executor,
     )
     shards.need_safetensors()
     chain.check(asked.num)
-    path = Path(folder)
     with ExitStack() as opened:
-        folders.make(path)
-        opened.enter_context(lock.locked(path))
-        folders.look(path, resume)
+        folders.make(place)
+        opened.enter_context(lock.locked(place))
+        folders.look(place, resume)
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        drawing = Drawing(path, asked, any_version)
+        drawing = Drawing(place, asked, any_version)
         drawing.run(on_round, stop, show)
-    return Job(path, drawing.manifest)
+    return Job(place, drawing.manifest)

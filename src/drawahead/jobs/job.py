@@ -14,6 +14,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError, whole
 from drawahead.history import History
+from drawahead.inputs import path
 from drawahead.jobs import manifest, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
@@ -109,8 +110,8 @@ class Job:
 
 def read(folder: Folder) -> Job:
     """The job in a folder, whether it is complete or not, or even being drawn."""
-    path = Path(folder)
-    return Job(path, manifest.read(path))
+    place = path("folder", folder)
+    return Job(place, manifest.read(place))
 
 
 def merged(reports: Sequence[Report]) -> Report:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.denoisers import from_epsilon
+from drawahead.errors import whole
+from drawahead.inputs import floating, place
 from drawahead.networks.files import load
 from drawahead.networks.unet import UNet
 from drawahead.schedules import DDPM, spaced
@@ -27,6 +29,8 @@ def fashion(
     With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. `dtype` is what the network computes
     in, `memory_format` how its weights are laid out; states and laws do not depend on either.
     """
+    device, dtype = place("device", device), floating("dtype", dtype)
+    steps = whole("steps", steps)
     network = UNet()
     network.load_state_dict(load("fashion"))
     network = network.to(device, dtype).eval().requires_grad_(False)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short, whole
+from drawahead.inputs import floating, place, wholes
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
 from drawahead.oracles import HIDDEN, TokenOracle
@@ -24,14 +25,17 @@ _PLAIN = dict(zip("\u2019\u2018\u201c\u201d\u2014\u2013\u2011\n\t", "''\"\"---  
 
 def to_tokens(text: str) -> Tensor:
     """The tokens of a text (length,); typographic quotes and dashes become plain, what is not in the alphabet goes."""
-    place = {letter: i for i, letter in enumerate(ALPHABET)}
-    plain = (place.get(_PLAIN.get(letter, letter)) for letter in text)
+    token_of = {letter: i for i, letter in enumerate(ALPHABET)}
+    plain = (token_of.get(_PLAIN.get(letter, letter)) for letter in text)
     return torch.tensor([token for token in plain if token is not None], dtype=torch.int64)
 
 
 def to_text(tokens: Tensor) -> str:
     """The text of tokens (length,); hidden ones show as blanks."""
-    return "".join(BLANK if token == HIDDEN else ALPHABET[token] for token in tokens.tolist())
+    known = wholes("tokens", tokens, HIDDEN)
+    if max(known, default=0) >= len(ALPHABET):
+        raise InputError(f"tokens must be below {len(ALPHABET)}, not {max(known)}")
+    return "".join(BLANK if token == HIDDEN else ALPHABET[token] for token in known)
 
 
 @final
@@ -46,10 +50,10 @@ class TextModel(TokenOracle):
     vocab_size = len(ALPHABET)
 
     def __init__(self, network: OrderTransformer, length: int = LENGTH, temperature: float = 1.0) -> None:
-        if not 1 <= length <= LENGTH:
+        if not 1 <= whole("length", length) <= LENGTH:
             raise InputError(f"the text model writes 1 to {LENGTH} characters, not {length}")
-        if not 0 < temperature < float("inf"):
-            raise InputError(f"temperature must be a positive number, not {temperature}")
+        if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
+            raise InputError(f"temperature must be a positive number, not {short(temperature)}")
         self.network = network
         self.length = length
         self.temperature = temperature
@@ -85,6 +89,7 @@ def text(
     dtype: torch.dtype = torch.float32,
 ) -> TextModel:
     """The text model that comes with drawahead."""
+    device, dtype = place("device", device), floating("dtype", dtype)
     network = OrderTransformer(len(ALPHABET))
     network.load_state_dict(load("text"))
     return TextModel(network.to(device, dtype).eval().requires_grad_(False), length, temperature)
@@ -98,14 +103,16 @@ def infilling(
     dtype: torch.dtype = torch.float32,
 ) -> TokenChain:
     """A chain that fills the blanks of a prompt, one character for each underscore: "My fellow ________, "."""
-    place = {letter: i for i, letter in enumerate(ALPHABET)}
+    if not isinstance(prompt, str):
+        raise InputError(f"prompt must be a text, not {short(prompt)}")
+    token = {letter: i for i, letter in enumerate(ALPHABET)}
     letters = [_PLAIN.get(letter, letter) for letter in prompt]
     for i, letter in enumerate(letters):
-        if letter != BLANK and letter not in place:
+        if letter != BLANK and letter not in token:
             raise InputError(f"character {i} of the prompt, {letter!r}, is not one the text model knows: {ALPHABET}")
     if BLANK not in letters:
         raise InputError(f"the prompt has no blank: write {BLANK} for each character to fill in")
     if len(letters) > LENGTH:
         raise InputError(f"the prompt has {len(letters)} characters; the text model takes {LENGTH} at most")
     model = text(len(letters), temperature=temperature, device=device, dtype=dtype)
-    return TokenChain(model, evidence=torch.tensor([place.get(letter, HIDDEN) for letter in letters]))
+    return TokenChain(model, evidence=torch.tensor([token.get(letter, HIDDEN) for letter in letters]))

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead import inputs
+from drawahead.errors import InputError, short
+from drawahead.inputs import instance
 from drawahead.pages import summary
 from drawahead.pages.gallery import Gallery, as_gallery
 from drawahead.pages.reels import Film
@@ -39,6 +41,10 @@ def document(
     """The page about a report; see `Report.to_html`."""
     if film is not None and not isinstance(film, Film):
         raise InputError(f"film must be what drawahead.pages.film gives, not {type(film).__name__}")
+    for name, value in (("title", title), ("note", note)):
+        instance(name, value, str, "a text")
+    if about is not None:
+        instance("about", about, Mapping, "a mapping")
     shown = None if samples is None else as_gallery(samples, report)
     data = summary.charts(report) | {"film": None if film is None else film.to_dict()}
     style, script = _part("page.css"), "\n".join(map(_part, _SCRIPTS))
@@ -61,8 +67,17 @@ def document(
     )
     page = page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
     if path is not None:
-        Path(path).write_text(page, encoding="utf-8")
+        write(path, page)
     return page
+
+
+def write(path: str | Path, page: str) -> None:
+    """Write a page to a file."""
+    file = inputs.path("path", path)
+    try:
+        file.write_text(page, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"the page cannot be written to {short(str(file))}: {error}") from None
 
 
 def embedded(data: Any) -> str:

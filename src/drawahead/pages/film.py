@@ -16,8 +16,9 @@ from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenPaths
 from drawahead.chains.vectors import VectorChain
 from drawahead.errors import InputError, whole
+from drawahead.inputs import instance
 from drawahead.pages.frames import vector_film
-from drawahead.pages.gallery import Target
+from drawahead.pages.gallery import Target, viewed
 from drawahead.pages.reels import Film, Reel
 from drawahead.pages.replay import replay, sampler_named
 from drawahead.pages.vectors import VectorView, View
@@ -39,7 +40,8 @@ def film(
     vectors, are drawn again, which costs the rounds once more.
     """
     chain = as_chain(target)
-    view = view or view_of(chain)
+    instance("result", result, Result, "what drawahead.sample gives")
+    view = viewed(view) or view_of(chain)
     rows = _traced(result)[: whole("samples", samples, 1)]
     if not rows:
         raise InputError("no sample of this result was followed to its end: there is nothing to film")

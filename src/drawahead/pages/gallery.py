@@ -14,6 +14,7 @@ from drawahead.chains import Chain
 from drawahead.chains.vectors import VectorChain
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, whole
+from drawahead.inputs import instance
 from drawahead.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Picture
 from drawahead.pages.vectors import Images, Vectors, View, is_image
@@ -54,13 +55,21 @@ def gallery(target: Target, result: Result, samples: int | None = None, *, view:
     target: what they were drawn from. view: None takes the one that suits the target.
     """
     chain = as_chain(target)
-    view = view or view_of(chain)
+    instance("result", result, Result, "what drawahead.sample gives")
+    view = viewed(view) or view_of(chain)
     most = view.shown if samples is None else whole("samples", samples, 0)
     report = result.report
     # A result may hold only the first samples of a long job, of which the report tells everything.
     rows = zip(result.numbers.tolist(), report.sample_rounds, outputs(chain, result.samples), strict=False)
     shown = (Shown(number, rounds, view.picture(sample)) for number, rounds, sample in itertools.islice(rows, most))
     return Gallery(tuple(shown), report.num_samples)
+
+
+def viewed(view: View | None) -> View | None:
+    """A view that is one, or None."""
+    if view is not None:
+        instance("view", view, View, "a view such as drawahead.pages.Images()")
+    return view
 
 
 def outputs(chain: Chain, samples: Tensor) -> Tensor:
@@ -76,7 +85,8 @@ def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gal
         if samples.dim() < 2:
             raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
         return suiting(samples, len(samples), report)
-    if isinstance(samples, str) or not all(isinstance(text, str) for text in samples):
+    texts = isinstance(samples, Sequence) and not isinstance(samples, str)
+    if not texts or not all(isinstance(text, str) for text in samples):
         raise InputError("samples must be a gallery (drawahead.pages.gallery), a tensor or a list of texts")
     return _numbered([Letters(tuple(text)) for text in samples[: Texts.shown]], len(samples), report)
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains import Chain, TokenChain
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
 from drawahead.jobs import Job
 from drawahead.pages.document import document
-from drawahead.pages.gallery import Target, suiting
+from drawahead.pages.gallery import Target, suiting, viewed
 from drawahead.pages.page import page
 from drawahead.pages.vectors import View
 from drawahead.pages.views import view_of
@@ -36,7 +36,8 @@ def job_page(
     config = job.config
     report = replace(job.report, seed=config.seed)
     chain = None if target is None else as_chain(target)
-    view = view or (None if chain is None else view_of(chain))
+    view = viewed(view) or (None if chain is None else view_of(chain))
+    films, samples = whole("films", films, 0), None if samples is None else whole("samples", samples, 0)
     wanted = max(films, samples if samples is not None else view.shown if view else 36)
     kept = job.samples(0, min(job.num_samples, wanted))
     note = "" if job.complete else f"The job is not complete: it has {job.num_samples:,} of {config.num:,} samples."

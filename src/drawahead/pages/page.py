@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from drawahead.errors import whole
+from drawahead.inputs import instance
 from drawahead.pages.document import document
 from drawahead.pages.film import film, filmable
-from drawahead.pages.gallery import Target, gallery
+from drawahead.pages.gallery import Target, gallery, viewed
 from drawahead.pages.reels import Film
 from drawahead.pages.vectors import View
 from drawahead.pages.views import view_of
@@ -41,7 +43,9 @@ def page(
     configuration. note: what readers should be warned of; that a run was stopped early is said without it.
     """
     chain = as_chain(target)
-    view = view or view_of(chain)
+    view = viewed(view) or view_of(chain)
+    films = whole("films", films, 0)
+    instance("note", note, str, "a text")
     shown = gallery(chain, result, samples, view=view)
     filmed: Film | None = None
     if films and filmable(chain, result, sampler):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
+from drawahead.inputs import number
 from drawahead.pages.pictures import Bitmap, Numbers, Picture
 from drawahead.pages.png import Pixels
 
@@ -47,6 +48,12 @@ class Images(VectorView):
     low: float = -1.0
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, number(name, getattr(self, name)))
+        if not self.low < self.high:
+            raise InputError(f"low must be below high, not {self.low} and {self.high}")
+
     def picture(self, sample: Tensor) -> Bitmap:
         return Bitmap(self.pixels(sample[None], GALLERY_SIDE)[0])
 
@@ -70,6 +77,9 @@ class Vectors(VectorView):
     shown = 8
     reach: float = 1.0
     """Entries so far from zero, or farther, have the full colour."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reach", number("reach", self.reach, above=0))
 
     def picture(self, sample: Tensor) -> Numbers:
         flat = sample.flatten()

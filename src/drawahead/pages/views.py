@@ -17,7 +17,7 @@ from drawahead.adapters._language import LanguageOracle
 from drawahead.adapters.proteinmpnn import ALPHABET as RESIDUES
 from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains import Chain, GaussianChain, TokenChain
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError, short, whole
 from drawahead.networks.text import TextModel, to_text
 from drawahead.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Parts, Tiles
@@ -50,11 +50,15 @@ class Texts(TokenView):
     shown = 12
     letters: Callable[[Tensor], Sequence[str]]
 
+    def __post_init__(self) -> None:
+        if not callable(self.letters):
+            raise InputError(f"letters must be a function of a sample, not {short(self.letters)}")
+
     def picture(self, sample: Tensor) -> Letters:
-        letters = tuple(str(letter) for letter in self.letters(sample))
-        if len(letters) != len(sample):
-            raise InputError(f"letters must give one string for each of {len(sample)} positions, not {len(letters)}")
-        return Letters(letters)
+        given = self.letters(sample)
+        if not isinstance(given, Sequence) or len(given) != len(sample):
+            raise InputError(f"letters must give one string for each of {len(sample)} positions, not {short(given)}")
+        return Letters(tuple(map(str, given)))
 
 
 @final
@@ -67,7 +71,8 @@ class Grids(TokenView):
     vocab_size: int
 
     def __post_init__(self) -> None:
-        whole("columns", self.columns, 1)
+        for name in ("columns", "vocab_size"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
 
     def picture(self, sample: Tensor) -> Tiles:
         places = [divmod(i, self.columns) for i in range(len(sample))]

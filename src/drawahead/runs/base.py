@@ -14,6 +14,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.chains.vectors import VectorChain
+from drawahead.errors import InputError
 from drawahead.history import History
 from drawahead.report import Report
 from drawahead.samplers.base import Sampler
@@ -45,7 +46,10 @@ class Run(abc.ABC):
     def __init__(self, call: Call) -> None:
         self.call = call
         self.tally = Tally()
-        self.values = call.chain.empty(call.num_samples)
+        try:
+            self.values = call.chain.empty(call.num_samples)
+        except (RuntimeError, TypeError, MemoryError) as error:
+            raise InputError(f"there is no memory for {call.num_samples} samples: {str(error)[:200]}") from None
         self.finished: list[
             tuple[Tensor, Tensor | int]
         ] = []  # numbers of samples that ended together, rounds they took

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.tokens import TokenChain, TokenPaths
-from drawahead.errors import AnswerError, InputError
+from drawahead.errors import AnswerError, InputError, short
 from drawahead.oracles import HIDDEN
 from drawahead.pieces import Piece, Separable, Settled
 from drawahead.randomness import Purpose, Stream
@@ -47,7 +47,7 @@ class Separated(Sampler):
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Sampler) or not self.inner.guarantee.exact or isinstance(self.inner, Separated):
-            raise InputError(f"inner must be an exact sampler such as Block(), not {self.inner!r}")
+            raise InputError(f"inner must be an exact sampler such as Block(), not {short(self.inner)}")
 
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
         if isinstance(chain, TokenChain) and chain.order is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, short
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.pieces import Settled
 from drawahead.targets._components import Component, Part
@@ -83,6 +83,10 @@ class PlanarMatching(TokenOracle):
 
     def partners(self, samples: Tensor) -> Tensor:
         """The number of each vertex's partner: tokens (m, n) -> (m, n)."""
+        if not isinstance(samples, Tensor) or samples.dim() != 2 or samples.shape[1] != self.length:
+            raise InputError(f"samples must be tokens of shape (m, {self.length}), not {short(samples)}")
+        if samples.is_floating_point() or bool(((samples < 0) | (samples >= self._degrees)).any()):
+            raise InputError("samples must be tokens: numbers of neighbours, which every vertex has only so many of")
         return torch.from_numpy(self.matrix.neighbour)[torch.arange(self.length), samples]
 
     def matchings(self, samples: Tensor) -> list[set[tuple[Any, Any]]]:
@@ -91,6 +95,11 @@ class PlanarMatching(TokenOracle):
             {(self.nodes[v], self.nodes[w]) for v, w in enumerate(partners) if v < w}
             for partners in self.partners(samples).tolist()
         ]
+
+    @cached_property
+    def _degrees(self) -> Tensor:
+        """How many neighbours each vertex has (n,)."""
+        return torch.tensor([len(others) for others in self.neighbours])
 
     @cached_property
     def separators(self) -> Node:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from drawahead import inputs
 from drawahead.agreement import same_law
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, whole
+from drawahead.inputs import instance
 from drawahead.oracles import TokenOracle
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain, sample
@@ -52,10 +54,15 @@ def verify(
     """
     chain = as_chain(target)
     num_samples = whole("num_samples", num_samples, 50)
-    if not 0 < level < 1:
+    if not 0 < inputs.number("level", level) < 1:
         raise InputError(f"level must be between 0 and 1, not {level}")
-    if not samplers or not all(isinstance(sampler, Sampler) for sampler in samplers):
+    instance("samplers", samplers, Sequence, "one or more samplers such as Coupled()")
+    if not len(samplers) or not all(isinstance(sampler, Sampler) for sampler in samplers):
         raise InputError("samplers must be one or more samplers such as Coupled()")
+    instance("with_power", with_power, bool, "True or False")
+    if watch is not None:
+        instance("watch", watch, Callable, "callable")  # type: ignore[arg-type]
+    seed = whole("seed", seed)
     chain.check(num_samples)
 
     def draw(chain: Chain, sampler: Sampler, seed: int, part: str, number: int = num_samples) -> Result:
