@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,8 @@ def read_pdb(path: str | Path) -> Backbone:
         residue = (line[21:22].strip(), line[22:27].strip())
         try:
             int(line[22:26])
+            if line[26:27].strip(string.ascii_letters + " "):
+                raise ValueError("an insertion code is a letter")
             xyz = [float(line[at : at + 8]) for at in (30, 38, 46)]
         except ValueError:
             raise InputError(f"{path}, line {count}: not an ATOM record of a PDB file: {line.rstrip()!r}") from None
@@ -131,7 +134,7 @@ def _places(residues: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
     place: dict[tuple[str, str], int] = {}
     last: dict[str, tuple[int, int]] = {}  # of each chain: number, place
     for chain, label in residues:
-        number = int(label.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
+        number = int(label.rstrip(string.ascii_letters))
         before, at = last.get(chain, (number - 1, -1))
         last[chain] = number, at + max(1, number - before)
         place[chain, label] = last[chain][1]
