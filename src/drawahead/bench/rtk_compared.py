@@ -38,6 +38,22 @@ def findings(bench: dict[str, Any]) -> Iterator[str]:
     yield _first_at_the_floor(bench)
 
 
+def in_short(bench: dict[str, Any]) -> str:
+    """All comparisons with DDPM at equal calls, counted."""
+    said = []
+    for ddpm in ("even", "geometric"):
+        for method in ("RTK-ULD", "RTK-MALA"):
+            signs = [
+                sign
+                for d in map(int, bench["samples"])
+                for grid in ("even", "geometric")
+                for sign in _verdicts(bench, d, (method, grid), ("DDPM", ddpm)).values()
+            ]
+            counts = ", ".join(f"{word} in {signs.count(sign)}" for sign, word in _VERDICTS)
+            said.append(f"beside DDPM in {ddpm} steps {method} is {counts} of {len(signs)} cases")
+    return filled(f"In short, on five segments of either kind: {'; '.join(said)}.")
+
+
 def _beside(bench: dict[str, Any], key: tuple[str, str], ddpm: str) -> str:
     verdicts = {d: _verdicts(bench, d, key, ("DDPM", ddpm)) for d in map(int, bench["samples"])}
     found = [sign for one in verdicts.values() for sign in one.values()]

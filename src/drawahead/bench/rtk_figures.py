@@ -129,7 +129,7 @@ def _calls(panels: Any, bench: dict[str, Any]) -> None:
 def samples(bench: dict[str, Any], path: Path) -> None:
     """A few samples of each."""
     pictures = bench["pictures"]
-    with plots.canvas(path, 2.35 * len(pictures), 2.75) as canvas:
+    with plots.canvas(path, 2.35 * len(pictures), 2.9) as canvas:
         panels: Any = canvas.subplots(1, len(pictures), sharex=True, sharey=True)
         for axes, picture in zip(panels, pictures, strict=True):
             axes.scatter(*zip(*picture["points"], strict=True), s=2.5, color="#0072B2", alpha=0.6, linewidths=0)

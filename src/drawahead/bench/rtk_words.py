@@ -83,12 +83,12 @@ assert isinstance(result, da.rtk.RTKResult) and result.report.energy_error < 1e-
 ```"""
 
 RING = """\
-The target is a ring as in the paper: {modes} Gaussians of variance {variance}, 20 degrees apart on the unit circle. For d > 2 (our
-design) the ring lies in the plane of the first two coordinates and the others are N(0, {variance}), independent; no
-method can tell how the plane is turned. T = {first:g} for all methods. *Even* is the paper's choice: DDPM in equal
-steps, RTK in five equal segments that end at {{0.8, 0.6, 0.4, 0.2, 0}} T, with equally many calls in each. *Geometric*
-spends the same calls where the law changes: exp(2 t) - 1 + {variance} falls by the same factor in every step, or in
-each of five segments. *From L* is the theorem's eta with the smoothness L of each time.
+The target is a ring as in the paper: {modes} Gaussians of variance {variance}, 20 degrees apart on the unit circle.
+For d > 2 (our design) the ring lies in the plane of the first two coordinates and the others are N(0, {variance}),
+independent; no method can tell how the plane is turned. T = {first:g} for all methods. *Even* is the paper's choice:
+DDPM in equal steps, RTK in five equal segments that end at {{0.8, 0.6, 0.4, 0.2, 0}} T, with equally many calls in
+each. *Geometric* spends the same calls where the law changes: exp(2 t) - 1 + {variance} falls by the same factor in
+every step, or in each of five segments. *From L* is the theorem's eta with the smoothness L of each time.
 
 A *call* is one score or one energy difference for one sample, each the same price; a budget is used up as far as whole
 steps allow. DPOM and DPUM make one step of the ODE and {corrections} corrector steps at each level; HMC leaps {leaps}
