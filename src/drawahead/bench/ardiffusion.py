@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
-import drawahead
 from drawahead import plots
 from drawahead.bench import ardiffusion_pairs as pairs
 from drawahead.bench import ardiffusion_parallel as parallel
@@ -26,6 +23,7 @@ from drawahead.bench.ardiffusion_figures import figures
 from drawahead.bench.ardiffusion_page import page
 from drawahead.bench.ardiffusion_shapes import Shapes
 from drawahead.bench.rounds import Watch
+from drawahead.bench.versions import versions
 from drawahead.errors import InputError
 
 
@@ -89,12 +87,7 @@ def measured(
         timed = [row for model in trained for row in parallel.timed(model, plan, device)]
         agreed = parallel.agreed(trained[0], plan, device)  # the one with fewest parts
     return {
-        "versions": {
-            "drawahead": drawahead.__version__,
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "machine": torch.cuda.get_device_name() if device.startswith("cuda") else "CPU",
         "seconds": round(time.perf_counter() - began, 1),
         "quick": quick,

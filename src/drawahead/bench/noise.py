@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
-import drawahead
 from drawahead import plots
 from drawahead.agreement import chi_square
 from drawahead.bench.page import origin, table
 from drawahead.bench.rounds import Watch
+from drawahead.bench.versions import versions
 from drawahead.noise import Noisy
 from drawahead.oracles import TokenOracle
 from drawahead.sample import sample
@@ -102,12 +100,7 @@ def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
         if watch is not None:
             watch(name, i + 1, len(tasks))
     return {
-        "versions": {
-            "drawahead": drawahead.__version__,
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "seconds": round(time.perf_counter() - began, 1),
         "draws": plan.draws,
         "recursive_draws": plan.recursive_draws,

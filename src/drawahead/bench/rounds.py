@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
-import drawahead
 from drawahead import plots
 from drawahead.bench.measure import Measurement, measure
 from drawahead.bench.page import page
 from drawahead.bench.settings import FULL, QUICK, Plan, Setting, settings
 from drawahead.bench.slopes import slopes
+from drawahead.bench.versions import versions
 
 Watch = Callable[[str, int, int], None]
 """Called with what was measured last, how much is done, and how much there is."""
@@ -54,12 +52,7 @@ def measured(plan: Plan, chosen: Sequence[Setting], watch: Watch | None = None, 
         if watch is not None:
             watch(f"{row[0].target}, {row[0].sampler}", i + 1, len(chosen))
     return {
-        "versions": {
-            "drawahead": drawahead.__version__,
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "seconds": round(time.perf_counter() - began, 1),
         "sizes": list(plan.sizes),
         "recursive_seconds": plan.recursive_seconds,

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
-import drawahead
 from drawahead import plots, rtk
 from drawahead.bench import rtk_figures, rtk_page, rtk_scaling
 from drawahead.bench.rounds import Watch
 from drawahead.bench.rtk_methods import FIRST, STEP_SIZES, Method, Run, methods
 from drawahead.bench.rtk_parallel import rounds_of_parallel_uld
 from drawahead.bench.rtk_ring import Distances, Ring, from_smoothness, smoothness, truncation
+from drawahead.bench.versions import versions
 from drawahead.rtk.segments import longest
 
 SEED, TUNING_SEED = 0, 1
@@ -104,12 +102,7 @@ def measured(plan: Plan, watch: Watch | None = None) -> dict[str, Any]:
     if watch is not None:
         watch("scaling", total, total)
     return {
-        "versions": {
-            "drawahead": drawahead.__version__,
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "seconds": round(time.perf_counter() - began, 1),
         "processor_seconds": round(time.process_time() - processor, 1),
         "first": FIRST,
