@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drawahead.errors import DrawaheadError
+from drawahead.errors import InputError
 from drawahead.report import Report
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ _LOOK: dict[Any, Any] = {
 }
 
 
-class PlotsError(DrawaheadError):
-    """A figure was asked for without matplotlib."""
-
-
 def style(sampler: str) -> tuple[str, str]:
     """The colour and marker of a sampler, the same in every figure."""
     return _STYLES.get(sampler, _OTHER)
@@ -55,7 +51,7 @@ def check() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise PlotsError("figures need matplotlib: pip install 'drawahead[plots]'") from None
+        raise InputError("figures need matplotlib: pip install 'drawahead[plots]'") from None
 
 
 def progress(
