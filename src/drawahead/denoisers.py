@@ -14,6 +14,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from drawahead.errors import InputError, short
+from drawahead.inputs import instance
 from drawahead.schedules import Plan, Schedule
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
@@ -70,6 +72,8 @@ def _converted(
     network: Network, schedule: Schedule, convert: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ) -> Denoiser:
     plans = _Plans(schedule)
+    if not callable(network):
+        raise InputError(f"network must be a callable (x, time), not {short(network)}")
 
     def denoise(x: Tensor, k: Tensor) -> Tensor:
         plan = plans[x.device]
@@ -85,6 +89,7 @@ class _Plans(dict[torch.device, Plan]):
     """A schedule's plan on every device that asks: it is carried over once, not with every call."""
 
     def __init__(self, schedule: Schedule) -> None:
+        instance("schedule", schedule, Schedule, "a schedule such as DDPM()")
         self.schedule = schedule
 
     def __missing__(self, device: torch.device) -> Plan:

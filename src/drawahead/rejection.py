@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance, number
-from drawahead.laws import Law
+from drawahead.errors import InputError, whole
+from drawahead.inputs import instance, number, table
+from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 
 MOST = 1e9
@@ -80,11 +80,29 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
 
 
 def _addresses(target: Law, draft: Law, seed: int) -> tuple[Stream, Tensor]:
-    instance("target", target, Law, "a law such as Categorical(...)")
-    if type(draft) is not type(target) or draft.shape != target.shape:
-        raise InputError(f"draft must be a {type(target).__name__} of shape {target.shape}, not {short(draft)}")
+    for name, law in (("target", target), ("draft", draft)):
+        instance(name, law, Law, "a law such as Categorical(...)")
+    if type(draft) is not type(target) or _checked("draft", draft) != _checked("target", target):
+        raise InputError("draft must be a law of the same kind and on the same values as the target")
+    if isinstance(target, Gaussian) and isinstance(draft, Gaussian) and not torch.equal(target.scale, draft.scale):
+        raise InputError("target and draft must have the same scale")
     rows, window = target.shape
     return Stream.of_samples(whole("seed", seed), torch.arange(rows)), torch.arange(window).expand(rows, window)
+
+
+def _checked(name: str, law: Law) -> tuple[int, ...]:
+    """The shape of a law's table. One that is no law is refused: from some a draw would never end."""
+    if isinstance(law, Categorical):
+        rows = table(name, law.log_probs)
+        if rows.dim() != 3 or not rows.shape[-1] or not bool((rows.logsumexp(-1).abs() <= 1e-6).all()):
+            raise InputError(f"{name} must be log-probabilities (rows, window, q) that are normalised")
+        return tuple(rows.shape)
+    if isinstance(law, Gaussian):
+        mean, scale = table(name, law.mean, finite=True), table(name, law.scale, finite=True)
+        if mean.dim() != 3 or scale.shape != mean.shape[:2] or not bool((scale > 0).all()):
+            raise InputError(f"{name} must have means (rows, window, d) and scales (rows, window), all above 0")
+        return tuple(mean.shape)
+    return tuple(law.shape)
 
 
 def _put(old: Tensor, new: Tensor, where: Tensor) -> Tensor:

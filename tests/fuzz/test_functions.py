@@ -60,8 +60,28 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "same_law": (agreement.same_law, {"first": torch.eye(3), "second": torch.eye(3)}),
     "rejection": (da.rejection, {"target": COIN, "draft": COIN, "bound": 1.5, "seed": 0}),
     "speculative_rejection": (da.speculative_rejection, {"target": LEVEL, "draft": LEVEL, "seed": 0}),
+    "rejection of tables": (
+        lambda log_probs, draft: da.rejection(Categorical(log_probs), Categorical(draft), 2.0),
+        {"log_probs": COIN.log_probs, "draft": COIN.log_probs},
+    ),
+    "speculative_rejection of tables": (
+        lambda mean, scale: da.speculative_rejection(Gaussian(mean, scale), LEVEL),
+        {"mean": LEVEL.mean, "scale": LEVEL.scale},
+    ),
     "NoisyDenoiser": (da.NoisyDenoiser, {"denoiser": lambda x, k: x, "error": 0.1, "seed": 0}),
-    "from_epsilon": (da.from_epsilon, {"network": lambda x, t: x, "schedule": da.DDPM((0.1,))}),
+    **{
+        made.__name__: (made, {"network": lambda x, t: x, "schedule": da.DDPM((0.1,))})
+        for made in (da.from_data_prediction, da.from_epsilon, da.from_score, da.from_velocity)
+    },
+    "Plan": (
+        lambda **tables: da.sample(
+            da.GaussianChain(lambda x, k: x, da.schedules.Given(da.schedules.Plan(**tables)), (2,))
+        ),
+        {**vars(da.DDPM((0.1, 0.1)).plan())},
+    ),
+    "region": (da.tilings.region, {"shape": "aztec", "size": 2}),
+    "to_tokens": (da.networks.to_tokens, {"text": "a"}),
+    "ar.law": (ar.law, {"chain": ar.chain(ar.GaussianParts(torch.eye(4), ar.Parts((4,), (2,))), da.DDPM((0.1, 0.1)))}),
     "to_html": (
         DRAWN.report.to_html,
         {"path": None, "title": "", "samples": None, "film": None, "about": None, "note": ""},

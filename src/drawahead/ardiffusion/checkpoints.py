@@ -89,7 +89,7 @@ def load(folder: str | Path, *, device: torch.device | str = "cpu") -> ARModel:
         with torch.device("meta"):  # no room is made for what a folder from anywhere describes, only for what it holds
             model = ARModel(found.config)
         model.load_state_dict(weights, assign=True)
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, TypeError, MemoryError) as error:
         raise InputError(f"{folder} does not hold the weights of the model it describes: {str(error)[:200]}") from None
     return model.to(place("device", device)).eval().requires_grad_(False)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from drawahead.chains.stacked import StackedChain
 from drawahead.errors import InputError
+from drawahead.inputs import instance
 
 
 @final
@@ -39,6 +40,7 @@ class Normal:
 def law(chain: StackedChain) -> Normal:
     """The law of a chain's output, its lanes one after another, if the oracle is affine in the state. Nothing is drawn:
     the oracle is asked at 0 and at the unit vectors."""
+    instance("chain", chain, StackedChain, "a StackedChain")
     if chain.start_state is not None:
         raise InputError("a chain with a given start is not worked out here")
     lanes, size = chain.plan.lanes, chain.size

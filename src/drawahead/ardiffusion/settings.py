@@ -34,7 +34,7 @@ class Training:
         for name in ("steps", "batch", "block", "save_every"):
             whole(name, getattr(self, name), 1)
         whole("warmup", self.warmup, 0)
-        whole("seed", self.seed)
+        object.__setattr__(self, "seed", whole("seed", self.seed))
         for name in ("rate", "average", "decay", "clip"):
             number(name, getattr(self, name))
         if not (self.rate > 0 and self.clip > 0 and self.decay >= 0 and 0 <= self.average < 1):

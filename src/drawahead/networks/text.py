@@ -25,6 +25,8 @@ _PLAIN = dict(zip("\u2019\u2018\u201c\u201d\u2014\u2013\u2011\n\t", "''\"\"---  
 
 def to_tokens(text: str) -> Tensor:
     """The tokens of a text (length,); typographic quotes and dashes become plain, what is not in the alphabet goes."""
+    if not isinstance(text, str):
+        raise InputError(f"text must be a text, not {short(text)}")
     token_of = {letter: i for i, letter in enumerate(ALPHABET)}
     plain = (token_of.get(_PLAIN.get(letter, letter)) for letter in text)
     return torch.tensor([token for token in plain if token is not None], dtype=torch.int64)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from torch import Tensor
+
 from drawahead.errors import InputError, short
+from drawahead.inputs import number, table
 from drawahead.schedules.base import Plan, Schedule
 
 
@@ -19,6 +22,15 @@ class Given(Schedule):
     def __post_init__(self) -> None:
         if not isinstance(self.steps, Plan):
             raise InputError(f"steps must be a Plan, not {short(self.steps)}")
+        count = table("a", self.steps.a).numel()
+        for name, size in (("a", 0), ("b", 0), ("s", 0), ("time", 0), ("signal", 1), ("noise", 1)):
+            given = getattr(self.steps, name)
+            if not isinstance(given, Tensor) or given.shape != (count + size,) or not bool(given.isfinite().all()):
+                raise InputError(f"{name} of a plan must be a tensor of {count + size} finite numbers")
+        if not count or bool((self.steps.s < 0).any()):
+            raise InputError("a plan must have at least one step, and no s below 0")
+        number("start", self.steps.start, least=0)
+        number("final", self.steps.final)
 
     def plan(self) -> Plan:
         return self.steps

@@ -17,7 +17,8 @@ from drawahead.schedules.base import Plan, Schedule, falls
 
 def spaced(steps: int, of: int) -> tuple[int, ...]:
     """`steps` timesteps spread evenly over `of`, from noisy to clean, for `timesteps=`."""
-    if not 1 <= whole("steps", steps) <= whole("of", of):
+    steps, of = whole("steps", steps), whole("of", of)
+    if not 1 <= steps <= of:
         raise InputError(f"steps must be between 1 and {of}, not {steps}")
     grid: Sequence[float] = torch.linspace(of - 1, 0, steps, dtype=torch.float64).tolist()
     return tuple(round(t) for t in grid)

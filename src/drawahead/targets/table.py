@@ -33,7 +33,8 @@ class Table(TokenOracle):
     @classmethod
     def random(cls, n: int, q: int = 2, seed: int = 0) -> Table:
         """A joint law drawn uniformly from the simplex."""
-        _check_atoms(count(n, "n"), count(q, "q"))
+        n, q = count(n, "n"), count(q, "q")
+        _check_atoms(n, q)
         return cls(random_laws((q**n,), seeded(seed)).view((q,) * n))
 
     def rows(self, tokens: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class PolyaUrns(TokenOracle):
         self.concentration = number(concentration, "concentration")
         if self.concentration <= 0:
             raise InputError(f"concentration must be positive, not {concentration}")
-        self.block_of = torch.arange(n) // count(block, "block")  # (n,)
+        self.block_of = torch.arange(self.length) // count(block, "block")  # (n,)
         self.blocks = int(self.block_of[-1]) + 1
 
     def rows(self, tokens: Tensor) -> Tensor:
