@@ -92,6 +92,9 @@ def _addresses(target: Law, draft: Law, seed: int) -> tuple[Stream, Tensor]:
 
 def _checked(name: str, law: Law) -> tuple[int, ...]:
     """The shape of a law's table. One that is no law is refused: from some a draw would never end."""
+    for tensor in vars(law).values():
+        if tensor is not None:
+            instance(f"the table of {name}", tensor, Tensor, "a tensor")
     if isinstance(law, Categorical):
         rows = table(name, law.log_probs)
         if rows.dim() != 3 or not rows.shape[-1] or not bool((rows.logsumexp(-1).abs() <= 1e-6).all()):

@@ -77,7 +77,7 @@ class StackedPlan:
             self._set("slopes", (low, high))
         if self.fixed is not None:
             flags = table("fixed", self.fixed)
-            if flags.shape != (n,) or torch.as_tensor(self.fixed).dtype != torch.bool:
+            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.fixed)):
                 raise InputError(f"fixed must hold {n} booleans, not {short(self.fixed)}")
             self._set("fixed", flags.bool())
         self._check_noise()
@@ -138,3 +138,7 @@ def _pair(name: str, value: object) -> tuple[object, object]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or len(value) != 2:
         raise InputError(f"{name} must be two tables, not {short(value)}")
     return value[0], value[1]
+
+
+def _listed(flags: Any) -> list[object]:
+    return flags.tolist() if hasattr(flags, "tolist") else list(flags)

@@ -202,7 +202,8 @@ class TokenChain(Chain):
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{name} must be integers, (n,) or (num_samples, n): {error}") from None
         n = self.oracle.length
-        if given.is_floating_point() or given.dtype == torch.bool or given.dim() not in (1, 2) or given.shape[-1] != n:
+        whole_numbers = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+        if not whole_numbers or given.dim() not in (1, 2) or given.shape[-1] != n:
             raise InputError(
                 f"{name} must be integers of shape ({n},) or (num_samples, {n}), not {given.dtype} {tuple(given.shape)}"
             )

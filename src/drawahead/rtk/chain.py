@@ -54,7 +54,7 @@ def chain(
     shape = shape_of(oracle, shape)
     kernels = _kernels(kernel, segments)
     device = place("device", device)
-    if number("spread", spread) < 0 or not spread + segments.times[-1] > 0:
+    if not 0 <= number("spread", spread) <= 1e100 or not spread + segments.times[-1] > 0:
         raise InputError(f"spread must be a number not below 0, and above it where the times end at 0, not {spread!r}")
     steps = kernels[0].steps
     times = torch.tensor(segments.times[1:], dtype=torch.float64, device=device).repeat_interleave(steps)  # (K S,)

@@ -34,8 +34,8 @@ class OUExponential(Schedule):
     def even(steps: int, first: float = 5.0, last: float = 0.01) -> OUExponential:
         """Steps of equal length in log(exp(2 t) - 1), half the log of the noise-to-signal ratio: fine near the data."""
         first, last = number("first", first, above=0), number("last", last, above=0)
-        if first > _LATEST:
-            raise InputError(f"first must be at most {_LATEST}, where nothing of the data is left, not {first}")
+        if not last < first <= _LATEST:
+            raise InputError(f"first must be above last, and at most {_LATEST} where nothing is left, not {first}")
         low, high = (math.log(math.expm1(2 * t)) for t in (last, first))
         grid = torch.linspace(high, low, whole("steps", steps, 1) + 1, dtype=torch.float64)
         return OUExponential(tuple((torch.log1p(grid.exp()) / 2).tolist()))
