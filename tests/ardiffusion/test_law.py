@@ -49,9 +49,12 @@ def test_the_law_of_langevin_steps(sampler: da.Sampler, check: Check) -> None:
     check(law_p_value(ar.chain(TARGET, LANGEVIN), "langevin", sampler, 5_000))
 
 
+MANY = [(sampler, name) for sampler in QUICK for name in (*SCHEDULES, "langevin")]
+MANY += [(da.Recursive(), name) for name in SCHEDULES]  # the recursion on 36 Langevin steps takes an hour
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SCHEDULES, "langevin"])
-@pytest.mark.parametrize("sampler", [*QUICK, da.Recursive()], ids=repr)
+@pytest.mark.parametrize(("sampler", "name"), MANY, ids=str)
 def test_the_law_of_all_parts_with_ten_times_the_draws(sampler: da.Sampler, name: str, check: Check) -> None:
     chain = ar.chain(TARGET, LANGEVIN if name == "langevin" else SCHEDULES[name])
     check(law_p_value(chain, name, sampler, 10 * draws_for(sampler), seed=1))
