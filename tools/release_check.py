@@ -95,7 +95,7 @@ def attempt(name: str, wheel: Path, home: Path) -> None:
     )
     run(python, "-m", "pip", "check")
     with tempfile.TemporaryDirectory() as away:  # nothing of the checkout is on the path
-        run(python, SMOKE / f"{name}.py", cwd=away)
+        run(python, "-P", SMOKE / f"{name}.py", cwd=away)  # -P: the scripts have the names of the libraries they try
     say(f"{name}: works")
 
 
