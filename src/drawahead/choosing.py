@@ -11,10 +11,8 @@ from typing import Any, final
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.fixed import divides
 from drawahead.rounds import Executor
 from drawahead.runs import Call, EngineRun, FixedRun, Run, device_of, home_of
 from drawahead.samplers.auto import Auto, Choice
@@ -129,9 +127,6 @@ class _FixedBench(_Bench):
         super().__init__(call, FixedRun(replace(call, sampler=Sequential()), 0).size)
 
     def _time(self, window: int) -> float:
-        chain = self.call.chain
-        if isinstance(chain, GaussianChain) and not divides(chain, window):
-            return float("inf")
         sampler = Coupled(window=window) if window else Sequential()
         run = FixedRun(_pilot(self.call, sampler, self.live), window)
         batch = run.loaded(run.fresh(torch.arange(self.live)))

@@ -18,11 +18,11 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Paths, Tally
-from drawahead.chains.gaussian import GaussianChain, GaussianPaths
-from drawahead.chains.gaussian_queries import leaning
+from drawahead.chains.base import Paths
+from drawahead.chains.gaussian import GaussianPaths
+from drawahead.chains.gaussian_queries import predictions
 from drawahead.chains.token_queries import tolerance
-from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.chains.tokens import TokenPaths
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.oracles import TokenOracle, reveal
@@ -36,10 +36,10 @@ _NOISE_AT_ONCE = 1 << 24  # numbers; bounds the temporaries
 class FixedBatch(abc.ABC):
     """Samples under way, all with the same window, at fixed places in memory."""
 
-    def __init__(self, paths: Paths, window: int, secant: bool) -> None:
+    def __init__(self, paths: Paths, window: int, sampler: Coupled) -> None:
         """`paths` are fresh ones; `window` is the widest that will be asked for."""
         self.paths = paths
-        self.sampler = Coupled(window=max(1, window), secant=secant)
+        self.sampler = sampler
         self.device = paths.device
         self.window = window
         self.rows = len(paths)
@@ -47,6 +47,7 @@ class FixedBatch(abc.ABC):
         # Positions live beside the sign of a bad answer, so that both are read back in one piece.
         self.status = torch.cat([paths.position, torch.zeros(1, dtype=torch.int64)]).to(self.device)
         paths.position, self.bad = self.status[:-1], self.status[-1:]
+        self.taken = torch.zeros(self.rows, dtype=torch.int64, device=self.device)  # rounds
         self.index = torch.arange(self.rows, device=self.device)[:, None]
         self.columns = torch.arange(window + 1, device=self.device)  # kept: a kernel less wherever it is needed
         self.graphs: dict[tuple[int, int], Any] = {}
@@ -59,6 +60,7 @@ class FixedBatch(abc.ABC):
             theirs = getattr(paths, name)
             mine.copy_(theirs.keys if name in ("stream", "copies") else theirs)
         self.bad.zero_()
+        self.taken.zero_()
         if self.device.type != "cuda":
             self._fill_noise()
             return
@@ -108,7 +110,7 @@ class FixedBatch(abc.ABC):
 
     def _round(self, window: int, ahead: int) -> None:
         paths = self.paths
-        width = self.room().clamp(min=0, max=window)
+        width = torch.where(self.sampler.pays(paths.position, self.taken), self.room().clamp(min=0, max=window), 0)
         beyond = paths.position[:, None] + self.columns[: window + 1]
         steps = beyond.clamp(max=self._steps - 1)
         noise = self.noise[self.index, steps]
@@ -120,6 +122,7 @@ class FixedBatch(abc.ABC):
         if ahead or window:
             self.redraft(kept[:, None] + self.columns[1 : 1 + (ahead or window)], width)
         self.advance(values, torch.minimum(kept + 1, paths.length - paths.position))  # 0 where a row has ended
+        self.taken.add_(1)
 
     @property
     @abc.abstractmethod
@@ -163,8 +166,8 @@ class FixedBatch(abc.ABC):
 
 @final
 class FixedGaussians(FixedBatch):
-    def __init__(self, paths: GaussianPaths, window: int, secant: bool) -> None:
-        super().__init__(paths, window, secant)
+    def __init__(self, paths: GaussianPaths, window: int, sampler: Coupled) -> None:
+        super().__init__(paths, window, sampler)
         chain = self.chain = paths.chain
         empty = torch.zeros(self.rows, window, chain.size, dtype=torch.float64, device=self.device)
         self._mean, self._anchor = empty, empty.clone()
@@ -174,6 +177,7 @@ class FixedGaussians(FixedBatch):
         self._next_fixed = chain.next_fixed.to(self.device)
         self.noise = torch.zeros(self.rows, chain.steps, chain.size, dtype=torch.float64, device=self.device)
         self.uniform = torch.zeros(self.rows, chain.steps, dtype=torch.float64, device=self.device)
+        paths.blocked = True
         paths.x, paths.recorded = paths.x.clone(), paths.recorded.clone()
         paths.known = None if paths.known is None else paths.known.clone()
         self._fill_noise()
@@ -195,7 +199,8 @@ class FixedGaussians(FixedBatch):
     def _state(self) -> dict[str, Tensor]:
         own = self.own
         drafts = {"mean": self._mean, "scale": self._scale, "slope": self._slope, "anchor": self._anchor}
-        return drafts | {"position": own.position, "x": own.x, "recorded": own.recorded, "bad": self.bad}
+        drafts |= {"position": own.position, "x": own.x, "recorded": own.recorded}
+        return drafts | {"bad": self.bad, "taken": self.taken}
 
     def _fill_noise(self) -> None:
         self._slope.fill_(torch.nan)
@@ -218,14 +223,12 @@ class FixedGaussians(FixedBatch):
         chain, own = self.chain, self.own
         states = own.states(guess)
         steps = steps.clamp(max=chain.steps - 1)
-        x = states.flatten(0, 1).view(-1, *chain.shape).to(chain.dtype)
-        prediction = chain.denoiser(x, steps.flatten())
-        flat = chain.schedule.adjust(prediction.reshape(len(x), -1).double()).view(states.shape)
+        flat = predictions(chain, states.flatten(0, 1), steps.flatten()).view(states.shape)
         self.bad.logical_or_(~(flat.abs().amax() < torch.inf))  # so also where it is NaN
         target = chain.law(flat, steps, own.free)
         slope = None
         if self.sampler.secant:
-            slope = leaning(target, states, draft, chain.steepest[steps[:, : draft.shape[1]]], own.free).slope
+            slope = chain.lean(target, states, steps, draft, width, own.free).slope
         self._answered = flat, states, slope
         return target
 
@@ -246,9 +249,7 @@ class FixedGaussians(FixedBatch):
         own, states = self.own, self._answered[1]
         index, last = self.index[:, 0], (count - 1).clamp(min=0)
         step = (own.position + last).clamp(max=self.chain.steps - 1)
-        onward = torch.addcmul(values[index, last], self.own.plan.a[step][:, None], states[index, last])
-        if own.known is not None:
-            onward = own.overwritten(onward[:, None], step[:, None] + 1)[:, 0]
+        onward = own.onward(states[index, last], values[index, last], step)
         for column, wanted in enumerate(self.chain.record):
             passed = (own.position < wanted) & (wanted <= own.position + count)
             at = wanted - own.position
@@ -261,8 +262,8 @@ class FixedGaussians(FixedBatch):
 
 @final
 class FixedTokens(FixedBatch):
-    def __init__(self, paths: TokenPaths, window: int, secant: bool) -> None:
-        super().__init__(paths, window, secant)
+    def __init__(self, paths: TokenPaths, window: int, sampler: Coupled) -> None:
+        super().__init__(paths, window, sampler)
         self.oracle: TokenOracle = paths.oracle
         n, q = self.oracle.length, self.oracle.vocab_size
         self._rows_ahead = torch.zeros(self.rows, window, q, dtype=torch.float64, device=self.device)
@@ -291,7 +292,8 @@ class FixedTokens(FixedBatch):
         return buffers | {"order": own.order, "rank": own.rank, "stream": own.stream.keys}
 
     def _state(self) -> dict[str, Tensor]:
-        return {"rows": self._rows_ahead, "position": self.own.position, "tokens": self.own.tokens, "bad": self.bad}
+        own = {"rows": self._rows_ahead, "position": self.own.position, "tokens": self.own.tokens}
+        return own | {"bad": self.bad, "taken": self.taken}
 
     def _fill_noise(self) -> None:
         n = self.oracle.length
@@ -319,7 +321,7 @@ class FixedTokens(FixedBatch):
         position = own.order.gather(1, torch.minimum(steps, end[:, None]))
         if self.oracle.one_pass:
             asked = torch.cat([prefix, last.expand(-1, ahead)], dim=1) if ahead else prefix
-            rows = self.oracle.path_rows(tokens, own.rank, asked, position)
+            rows = self.oracle.path_rows(tokens, own.rank.clone(), asked, position)  # it may write into them
         else:
             row = self.index[:, 0].repeat_interleave(window + 1)
             masked = reveal(tokens, own.rank, row, prefix.reshape(-1))
@@ -364,20 +366,8 @@ def _stretches(rows: int, steps: int, size: int, device: torch.device) -> Iterat
         yield start, torch.arange(start, min(start + many, steps), device=device).expand(rows, -1)
 
 
-def fixed_batch(chain: TokenChain | GaussianChain, seed: int, samples: Tensor, window: int, secant: bool) -> FixedBatch:
-    """Fresh samples as a batch of fixed shape."""
-    return batch_of(chain.start(seed, samples, Tally()), window, secant)
-
-
-def batch_of(paths: TokenPaths | GaussianPaths, window: int, secant: bool) -> FixedBatch:
+def batch_of(paths: TokenPaths | GaussianPaths, window: int, sampler: Coupled) -> FixedBatch:
     """Fresh paths as a batch of fixed shape."""
     if isinstance(paths, TokenPaths):
-        return FixedTokens(paths, window, secant)
-    return FixedGaussians(paths, window, secant)
-
-
-def divides(chain: GaussianChain, window: int) -> bool:
-    """Whether states along any window can be worked out by division: no product of A's over it is too small."""
-    log_scale = chain.log_scale
-    reach = min(window + 1, chain.steps)
-    return bool((log_scale[reach:] - log_scale[:-reach] > -200).all())
+        return FixedTokens(paths, window, sampler)
+    return FixedGaussians(paths, window, sampler)

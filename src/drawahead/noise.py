@@ -15,7 +15,7 @@ from drawahead.denoisers import Denoiser
 from drawahead.errors import InputError, whole
 from drawahead.inputs import number
 from drawahead.oracles import HIDDEN, TokenOracle, WrappedOracle
-from drawahead.randomness import Purpose, Stream, philox
+from drawahead.randomness import Purpose, Stream, checked_seed, philox
 
 _MASK = 0xFFFFFFFF
 
@@ -41,7 +41,7 @@ class Noisy(WrappedOracle):
             raise InputError(f"toward must be a token, 0 ... {oracle.vocab_size - 1}, not {toward}")
         super().__init__(oracle)
         self.error = float(error)
-        self.seed = whole("seed", seed)
+        self.seed = checked_seed(seed)
         self.toward = toward
 
     def rows(self, tokens: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class NoisyDenoiser:
             raise InputError(f"a denoiser must be a callable (x, k), not {type(denoiser).__name__}")
         self.denoiser = denoiser
         self.error = number("error", error, least=0)
-        self.seed = whole("seed", seed)
+        self.seed = checked_seed(seed)
 
     def __call__(self, x: Tensor, k: Tensor) -> Tensor:
         prediction = self.denoiser(x, k)

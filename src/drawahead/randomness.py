@@ -74,7 +74,7 @@ class Stream:
     @staticmethod
     def of_samples(seed: int, samples: Tensor) -> Stream:
         """The streams of the samples with these numbers (rows,), under one seed."""
-        numbers = samples.cpu()
+        seed, numbers = checked_seed(seed), samples.cpu()
         counter = (numbers & _MASK, (numbers >> 32) & _MASK, 0, int(Purpose.SAMPLE))
         return Stream(torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1).to(samples.device))
 
@@ -137,12 +137,20 @@ class Stream:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
+def checked_seed(seed: object) -> int:
+    """`seed`, if it is one of the 2^64 keys: a number beyond them would draw the samples of another one."""
+    number = whole("seed", seed)
+    if not 0 <= number < 2**64:
+        raise InputError(f"seed must be from 0 to 2^64 - 1, not {short(number)}")
+    return number
+
+
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
     """The seed to use: the one given, or one drawn from `generator`, or a fresh one from the system."""
     if seed is not None and generator is not None:
         raise InputError("give seed or generator, not both")
     if seed is not None:
-        return whole("seed", seed)
+        return checked_seed(seed)
     if generator is not None and not isinstance(generator, torch.Generator):
         raise InputError(f"generator must be a torch.Generator, not {short(generator)}")
     if generator is None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from drawahead.errors import InputError, whole
 from drawahead.inputs import instance, number, table
 from drawahead.laws import Categorical, Gaussian, Law
-from drawahead.randomness import Purpose, Stream
+from drawahead.randomness import Purpose, Stream, checked_seed
 
 MOST = 1e9
 """Draws that a bound may ask for."""
@@ -87,7 +87,7 @@ def _addresses(target: Law, draft: Law, seed: int) -> tuple[Stream, Tensor]:
     if isinstance(target, Gaussian) and isinstance(draft, Gaussian) and not torch.equal(target.scale, draft.scale):
         raise InputError("target and draft must have the same scale")
     rows, window = target.shape
-    return Stream.of_samples(whole("seed", seed), torch.arange(rows)), torch.arange(window).expand(rows, window)
+    return Stream.of_samples(checked_seed(seed), torch.arange(rows)), torch.arange(window).expand(rows, window)
 
 
 def _checked(name: str, law: Law) -> tuple[int, ...]:

@@ -84,8 +84,17 @@ def _own_copies(branch: Callable[..., StackedPaths]) -> Callable[..., StackedPat
     return wrong
 
 
-def _redrawn(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """New noise every time it is looked at: guess and commitment are refreshed differently."""
+def redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guess and commitment are refreshed differently: states are rolled again to be committed, with new noise."""
+    in_place_of(StackedPaths, "refresh", _new_every_time)(monkeypatch)
+    in_place_of(StackedPaths, "advance", _rolling_again)(monkeypatch)
+
+
+def _rolling_again(advance: Callable[..., None]) -> Callable[..., None]:
+    return lambda paths, values, count, guess=None: advance(paths, values, count)
+
+
+def _new_every_time(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
     looks = itertools.count(1)
 
     def wrong(paths: StackedPaths, lanes: Tensor, taken: Tensor) -> Tensor:
@@ -178,8 +187,8 @@ MUTANTS = [
     Mutant("frozen lane", "mixing", Stepwise(), plan=frozen),
     Mutant("early", "refreshed", Sequential(), plan=early),
     Mutant("own copies", "driven", Recursive(), patch=in_place_of(StackedPaths, "branch", _own_copies), draws=100),
-    Mutant("redrawn", "refreshed", Coupled(), patch=in_place_of(StackedPaths, "refresh", _redrawn)),
-    Mutant("redrawn", "refreshed", Block(), patch=in_place_of(StackedPaths, "refresh", _redrawn)),
+    Mutant("redrawn", "refreshed", Coupled(), patch=redrawn),
+    Mutant("redrawn", "refreshed", Block(), patch=redrawn),
     Mutant("spent", "refreshed", Sequential(), patch=in_place_of(StackedPaths, "refresh", _spent)),
     Mutant(
         "only when committed", "refreshed", Stepwise(), patch=in_place_of(StackedPaths, "ask", _only_when_committed)

@@ -155,13 +155,18 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
+def between(lowest: float, highest: float) -> tuple[Tensor, Tensor]:
+    low, high = (torch.full((2, 3), bound, dtype=torch.float64) for bound in (lowest, highest))
+    return low, high
+
+
 def test_the_slope_is_that_of_least_squares() -> None:
     before, after, anchor, states = (normal(2, 3, 4, seed=i) for i in range(4))
     asked = torch.zeros(2, 3, dtype=torch.float64)
-    wide = torch.full((2, 3), torch.inf, dtype=torch.float64)
+    wide, all_three = between(0.0, torch.inf), torch.tensor([3, 3])
     states = torch.cat([states, normal(2, 1, 4, seed=9)], dim=1)
     target = law(torch.cat([after, after[:, :1]], dim=1))
-    refined = leaning(target, states, law(before, asked, anchor), wide)
+    refined = leaning(target, states, law(before, asked, anchor), wide, all_three)
     assert refined.slope is not None and refined.anchor is not None
     for row in range(2):
         for step in range(3):
@@ -170,24 +175,27 @@ def test_the_slope_is_that_of_least_squares() -> None:
             assert float(refined.slope[row, step]) == pytest.approx(max(0.0, float(best)))
     assert torch.equal(refined.mean, target.mean) and torch.equal(refined.anchor, states)
     assert not refined.slope[:, 3].any()  # asked for the first time: there is nothing to compare it with
-    low = leaning(target, states, law(before, asked, anchor), torch.full((2, 3), 0.1, dtype=torch.float64))
+    low = leaning(target, states, law(before, asked, anchor), between(0.0, 0.1), all_three)
     assert low.slope is not None and torch.equal(low.slope, refined.slope.clamp(max=0.1))
 
 
 def test_where_there_is_no_slope() -> None:
-    """Never asked: none. Asked at the same state: what it was. Entries overwritten: none."""
+    """Never asked: none. Asked at the same state: what it was. Entries overwritten, or behind the window: none."""
     before, after, states = (normal(2, 3, 4, seed=i) for i in range(3))
-    wide = torch.full((2, 3), torch.inf, dtype=torch.float64)
+    wide, all_three = between(0.0, torch.inf), torch.tensor([3, 3])
     target, path = law(torch.cat([after, after[:, :1]], dim=1)), torch.cat([states, states[:, :1]], dim=1)
-    never = leaning(target, path, law(before, torch.full((2, 3), torch.nan, dtype=torch.float64), states - 1), wide)
+    unknown, known = (torch.full((2, 3), slope, dtype=torch.float64) for slope in (torch.nan, 0.7))
+    never = leaning(target, path, law(before, unknown, states - 1), wide, all_three)
     assert never.slope is not None and not never.slope.any()
-    same = leaning(target, path, law(before, torch.full((2, 3), 0.7, dtype=torch.float64), states), wide)
+    same = leaning(target, path, law(before, known, states), wide, all_three)
     assert same.slope is not None and (same.slope[:, :3] == 0.7).all()
-    plain = leaning(target, path, law(before), wide)
+    plain = leaning(target, path, law(before), wide, all_three)
     assert plain.slope is not None and not plain.slope.any()
     free = torch.tensor([[True] * 4, [True, True, False, True]])
-    some = leaning(target, path, law(before, torch.full((2, 3), 0.7, dtype=torch.float64), states), wide, free)
+    some = leaning(target, path, law(before, known, states), wide, all_three, free)
     assert some.slope is not None and (some.slope[0, :3] == 0.7).all() and not some.slope[1].any()
+    narrow = leaning(target, path, law(before, known, states), wide, torch.tensor([3, 1]))
+    assert narrow.slope is not None and (narrow.slope[0, :3] == 0.7).all() and not narrow.slope[1, 1:].any()
 
 
 @pytest.mark.parametrize("schedule", [SCHEDULES["euler"], SCHEDULES["localization"], SCHEDULES["ddpm"]], ids=repr)

@@ -108,8 +108,9 @@ class Paths(abc.ABC):
         """
 
     @abc.abstractmethod
-    def advance(self, values: Tensor, count: Tensor) -> None:
-        """Move each path on by its first `count` (rows,) values."""
+    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+        """Move each path on by its first `count` (rows,) values. If a `guess` is given that was asked about before, all
+        but the last of these values are its own."""
 
     @abc.abstractmethod
     def branch(self, stream: Stream) -> Self:
@@ -127,9 +128,9 @@ class Paths(abc.ABC):
         self.finished: list[tuple[Tensor, Tensor, Tensor]] = []  # numbers, lengths, values
         self._retire()
 
-    def commit(self, values: Tensor, count: Tensor) -> Tensor:
+    def commit(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> Tensor:
         """Advance for good; retire the rows that are complete. -> the rows that go on, as indices into the old ones."""
-        self.advance(values, count)
+        self.advance(values, count, guess)
         self.tally.committed += int(count.sum())
         return self._retire()
 

@@ -14,14 +14,13 @@ from torch import Tensor
 
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian_queries import leaning
+from drawahead.chains.rolling import rolled, stable_block
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.denoisers import Denoiser, DenoisingTarget
 from drawahead.errors import InputError, short
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule, StochasticLocalization
-
-_LEAST = 1e-80  # stands for an A of zero, so that states can be worked out by division
 
 
 @final
@@ -66,12 +65,11 @@ class GaussianChain(VectorChain):
         self.denoiser = denoiser
         self.schedule = schedule
         self.plan = plan.to(self.device)
-        self.log_scale = torch.nn.functional.pad(
-            plan.a.clamp(min=_LEAST).log().cumsum(0), (1, 0)
-        )  # of the product of A's, (N + 1,)
         signal = self.plan.signal[:-1]
         # No increment can change faster with the state than if the state told the data outright.
-        self.steepest = torch.where(signal > 0, self.plan.b / torch.where(signal > 0, signal, 1.0), 0.0)
+        steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
+        self.slopes = steepest.clamp(max=0.0), steepest.clamp(min=0.0)
+        self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
         self.start_state = None if start is None else self.entries("start", start)
         self.known = None if known is None else self.entries("known", known)
 
@@ -113,8 +111,11 @@ class GaussianChain(VectorChain):
             mean = torch.where(free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
         return Gaussian(mean, self.plan.s[step])
 
-    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
-        return leaning(target, states, draft, self.steepest[step[:, : draft.shape[1]]], free)
+    def lean(
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Tensor | None
+    ) -> Gaussian:
+        drafted = step[:, : draft.shape[1]]
+        return leaning(target, states, draft, (self.slopes[0][drafted], self.slopes[1][drafted]), width, free)
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         return torch.cat([recorded, (last * self.plan.final)[:, None]], dim=1)
@@ -150,47 +151,34 @@ class GaussianPaths(VectorPaths):
         return torch.where(copy.isnan(), states, copy)
 
     def states(self, values: Tensor) -> Tensor:
-        if self.rolled is not None and self.rolled[0] is values:
-            return self.rolled[1]
+        if self.followed is not None and self.followed[0] is values:
+            return self.followed[1]
         return self.overwritten(self._rolled(self._a(values.shape[1]), values), self.steps(values.shape[1] + 1))
 
     def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
         if not isinstance(draft, Gaussian) or draft.slope is None or draft.anchor is None:
             return super().follow(draft, noise)
-        slope = draft.slope.nan_to_num(0.0)[..., None]
-        unmoved = draft.mean - slope * draft.anchor
-        rolled = self._rolled(self._a(noise.shape[1]) + slope, torch.addcmul(unmoved, draft.scale[..., None], noise))
-        guess, followed = super().follow(Gaussian(torch.addcmul(unmoved, slope, rolled[:, :-1]), draft.scale), noise)
-        self.rolled = None if self.known is not None else (guess, rolled)
-        return guess, followed
+        slope = draft.slope.nan_to_num(0.0)
+        unmoved = draft.mean - slope[..., None] * draft.anchor
+        inputs = torch.addcmul(unmoved, draft.scale[..., None], noise)
+        states = self._rolled(self._a(noise.shape[1]) + slope, inputs)
+        mean = torch.addcmul(unmoved, slope[..., None], states[:, :-1])
+        guess, plain = super().follow(Gaussian(mean, draft.scale), noise)
+        self.followed = None if self.known is not None else (guess, states)
+        return guess, plain
+
+    def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
+        step = step.clamp(max=self.chain.steps - 1)
+        after = torch.addcmul(value, self.plan.a[step][:, None], state)
+        return self.overwritten(after[:, None], step[:, None] + 1)[:, 0]
 
     def _a(self, width: int) -> Tensor:
-        """The next A's (rows, w, 1); 1 in the padding beyond the last step."""
+        """The next A's (rows, w); 1 in the padding beyond the last step."""
         step = self.steps(width)
-        a = self.plan.a[step.clamp(max=self.chain.steps - 1)].clamp(min=_LEAST)
-        return torch.where(step < self.chain.steps, a, 1.0)[..., None]
+        return torch.where(step < self.chain.steps, self.plan.a[step.clamp(max=self.chain.steps - 1)], 1.0)
 
     def _rolled(self, a: Tensor, values: Tensor) -> Tensor:
-        """The states x' = a x + value, one after another (rows, w + 1, d); `a` (rows, w, 1) is at least the chain's."""
-        width = values.shape[1]
-        if self._divides(width):
-            # x_i = P_i (x + sum_{j < i} z_j / P_{j+1}), P_i the product of the first i a's
-            scale = a.cumprod(1)
-            later = (values / scale).cumsum_(1).add_(self.x[:, None]).mul_(scale)
-        else:
-            later = torch.empty_like(values)
-            x = self.x
-            for i in range(width):
-                x = torch.addcmul(values[:, i], a[:, i], x)
-                later[:, i] = x
-        return torch.cat([self.x[:, None], later], dim=1)
-
-    def _divides(self, width: int) -> bool:
-        """Whether no product of A's over a window is too small to divide by, or zero."""
-        if self.position.is_cuda:  # not to be read from here; `fixed` has checked it for every window
-            return True
-        end = (self.position + width).clamp(max=self.chain.steps)
-        return bool((self.chain.log_scale[end] - self.chain.log_scale[self.position] > -200).all())
+        return rolled(self.x, a, values, self.chain.block if self.blocked else 1)
 
     def select(self, rows: Tensor) -> None:
         super().select(rows)

@@ -55,12 +55,7 @@ class GaussianQuery(Query):
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         chain = self.oracle
-        x = self.state[start:stop].view(-1, *chain.state_shape).to(chain.dtype)
-        prediction = chain.predict(x, self.step[start:stop].to(chain.device))
-        expected = (len(x), *chain.shape)
-        if not isinstance(prediction, Tensor) or prediction.shape != expected:
-            raise AnswerError(_shape_complaint(chain.noun, prediction, tuple(x.shape), expected))
-        flat = chain.adjust(prediction.reshape(len(x), -1).double())
+        flat = predictions(chain, self.state[start:stop], self.step[start:stop])
         bad = ~flat.isfinite().all(-1)
         if bool(bad.any()):
             i = start + int(bad.nonzero()[0, 0])
@@ -80,6 +75,17 @@ class GaussianQuery(Query):
 
     def answer(self, cells: Tensor) -> GaussianAnswer:
         return GaussianAnswer(self, cells)
+
+
+def predictions(chain: VectorChain, state: Tensor, step: Tensor) -> Tensor:
+    """What the model answers, flat (m, d) and adjusted, at flat states (m, ...), each at its own step (m,)."""
+    # Copies: a model may write into what it is given, and into what it has answered before.
+    x = state.reshape(-1, *chain.state_shape).to(chain.dtype, copy=True)
+    prediction = chain.predict(x, step.to(chain.device, copy=True))
+    expected = (len(step), *chain.shape)
+    if not isinstance(prediction, Tensor) or prediction.shape != expected:
+        raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))
+    return chain.adjust(prediction.reshape(len(step), -1).to(torch.float64, copy=True))
 
 
 def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], expected: tuple[int, ...]) -> str:
@@ -122,7 +128,7 @@ class GaussianAnswer:
         at = self._first[:, None] + column
         device = self.predictions.device
         states, step = self.query.state[at.to(device)], self.query.step[at].to(device)
-        return self.query.oracle.lean(target, states, step, draft, self.query.free)
+        return self.query.oracle.lean(target, states, step, draft, (count - 1).to(device), self.query.free)
 
     @property
     def _first(self) -> Tensor:
@@ -137,26 +143,26 @@ def leaning(
     target: Gaussian,
     states: Tensor,
     draft: Gaussian,
-    steepest: Tensor,
+    slopes: tuple[Tensor, Tensor],
+    width: Tensor,
     free: Tensor | None = None,
-    lowest: Tensor | None = None,
 ) -> Gaussian:
     """`target` (rows, w + 1), answered at `states`, with slopes from `draft` (rows, w), the answers before.
 
-    A slope is the least-squares factor of the change of the mean along the change of the state, held between `lowest`
-    and `steepest` (rows, w). For means of data the lowest is 0, by default, and the steepest known: they never fall as
-    the state rises, nor outrun it. Rows in which entries are overwritten do not lean: their states are not the draft's
-    own.
+    A slope is the least-squares factor of the change of the mean along the change of the state, held between the lowest
+    and the highest of `slopes` (rows, w). Only a row's own `width` (rows,) columns lean: what lies behind them in the
+    table is another row's business. Rows in which entries are overwritten do not lean: their states are not the
+    draft's own.
     """
-    width = draft.shape[1]
+    drafted = draft.shape[1]
     slope = torch.zeros_like(target.scale)
     if draft.slope is not None and draft.anchor is not None:
-        moved, rose = states[:, :width] - draft.anchor, target.mean[:, :width] - draft.mean
+        moved, rose = states[:, :drafted] - draft.anchor, target.mean[:, :drafted] - draft.mean
         size = (moved * moved).sum(-1)
-        lowest = torch.zeros_like(steepest) if lowest is None else lowest
-        found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(lowest, steepest)
-        slope[:, :width] = torch.where(size > 1e-12, found, draft.slope.nan_to_num(0.0))
-        slope[:, :width].masked_fill_(draft.slope.isnan(), 0.0)
+        found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(*slopes)
+        found = torch.where(size > 1e-12, found, draft.slope.nan_to_num(0.0))
+        leans = (torch.arange(drafted, device=width.device) < width[:, None]) & ~draft.slope.isnan()
+        slope[:, :drafted] = torch.where(leans, found, 0.0)
     if free is not None:
         slope.masked_fill_(~free.all(-1, keepdim=True), 0.0)
     return Gaussian(target.mean, target.scale, slope, states)

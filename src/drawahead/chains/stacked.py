@@ -125,12 +125,14 @@ class StackedChain(VectorChain):
         """Answers (rows, w, d) as means of values (rows, w, r d)."""
         return (self.b[step][..., None] * answer[..., None, :]).flatten(2)
 
-    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
+    def lean(
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Tensor | None
+    ) -> Gaussian:
         if self.plan.reads is None:
             return target
         along = self.read(states.unflatten(-1, (-1, self.size)), step)
         drafted = step[:, : draft.shape[1]]
-        return leaning(target, along, draft, self.highest[drafted], free, self.lowest[drafted])
+        return leaning(target, along, draft, (self.lowest[drafted], self.highest[drafted]), width, free)
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         lanes = torch.cat([recorded, last[:, None]], dim=1).unflatten(-1, (-1, self.size))
@@ -160,8 +162,8 @@ class StackedPaths(VectorPaths):
         return lanes.index_put((row, column), fresh, accumulate=True)
 
     def states(self, values: Tensor) -> Tensor:
-        if self.rolled is not None and self.rolled[0] is values:
-            return self.rolled[1]
+        if self.followed is not None and self.followed[0] is values:
+            return self.followed[1]
         step = self._next(values.shape[1])
         return self._rolled(self.chain.a[step], step, values).flatten(2)
 
@@ -175,9 +177,16 @@ class StackedPaths(VectorPaths):
         a = self.chain.a[step] + push[..., None] * self.chain.reads[step][..., None, :]
         rolled = self._rolled(a, step, torch.addcmul(unmoved, draft.scale[..., None], noise))
         mean = torch.addcmul(unmoved, slope, self.chain.read(rolled[:, :-1], step))
-        guess, followed = super().follow(Gaussian(mean, draft.scale), noise)
-        self.rolled = guess, rolled.flatten(2)
-        return guess, followed
+        guess, plain = super().follow(Gaussian(mean, draft.scale), noise)
+        self.followed = guess, rolled.flatten(2)
+        return guess, plain
+
+    def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
+        step = step.clamp(max=self.chain.steps)[:, None]
+        a, s = self.chain.a[step], self.chain.s[step]
+        lanes = torch.matmul(a, state.view(len(state), 1, -1, self.chain.size))
+        pushed = torch.matmul(s, value.view(len(value), 1, -1, self.chain.size))
+        return self.refresh(lanes + pushed, step + 1)[:, 0].flatten(1)
 
     def _next(self, width: int) -> Tensor:
         """The next steps (rows, w); N in the padding beyond the last."""

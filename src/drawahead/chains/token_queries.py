@@ -86,20 +86,21 @@ class TokenQuery(Query):
         step = prefix[context] + torch.arange(len(context)) - (count.cumsum(0) - count)[context]
         cell_row, cell_prefix, position = self._cells(row[context], prefix[context], step)
         if self.oracle.one_pass:
-            rows = self.oracle.chain_rows(
-                self.tokens[low:high], self.rank[low:high], cell_row - low, cell_prefix, position
-            )
+            # Copies: an oracle may write into what it is given.
+            tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
+            rows = self.oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
         else:
             masked = reveal(self.tokens, self.rank, row.to(position.device), prefix.to(position.device))
-            rows = self.oracle.rows_at(masked, context.to(position.device), position)
+            rows = self.oracle.rows_at(masked, context.to(position.device), position.clone())
         return self._normalised(rows, cell_row, cell_prefix, position)
 
     def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
         """More rows of one answered conditioning of each path start ... stop-1; `prefix` and `step` are (paths, w)."""
         row = torch.arange(start, stop)[:, None].expand_as(step)
         row, prefix, position = self._cells(row.reshape(-1), prefix.reshape(-1), step.reshape(-1))
-        tokens, rank = self.tokens[start:stop], self.rank[start:stop]
-        return self._normalised(self.oracle.reread(tokens, rank, row - start, prefix, position), row, prefix, position)
+        tokens, rank = self.tokens[start:stop].clone(), self.rank[start:stop].clone()
+        rows = self.oracle.reread(tokens, rank, row - start, prefix.clone(), position.clone())
+        return self._normalised(rows, row, prefix, position)
 
     def _cells(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row, prefix and position of each cell, on the device."""

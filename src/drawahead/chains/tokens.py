@@ -63,7 +63,7 @@ class TokenPaths(Paths):
         padded = torch.cat([self.tokens, self.tokens[:, :1]], dim=1)
         return padded.scatter_(1, torch.where(used, at, spare), values)[:, :spare]
 
-    def advance(self, values: Tensor, count: Tensor) -> None:
+    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         self.tokens = self._filled(values, count)
         self.position = self.position + count
 

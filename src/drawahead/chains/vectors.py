@@ -81,8 +81,11 @@ class VectorChain(Chain):
     def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
         """The laws of the values at `step` (rows, w), from answers (rows, w, d). `free` as in `GaussianQuery`."""
 
-    def lean(self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, free: Tensor | None) -> Gaussian:
-        """`target` (rows, w + 1), answered at `states` and `step`, as it leans. See `Answer.leaning`."""
+    def lean(
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Tensor | None
+    ) -> Gaussian:
+        """`target` (rows, w + 1), answered at `states` and `step`, as it leans; `width` (rows,) of its columns had a
+        draft. See `Answer.leaning`."""
         return target
 
     @abc.abstractmethod
@@ -126,7 +129,8 @@ class VectorPaths(Paths):
     x: Tensor  # (rows, entries of a state) the committed state
     recorded: Tensor  # (rows, len(record), entries of a state)
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
-    rolled: tuple[Tensor, Tensor] | None = None  # the last guess that was followed, and its states
+    followed: tuple[Tensor, Tensor] | None = None  # the last guess, and the states it leads to
+    blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
 
     @property
     def device(self) -> torch.device:
@@ -153,22 +157,35 @@ class VectorPaths(Paths):
     def states(self, values: Tensor) -> Tensor:
         """The states after 0, 1, ... of the values (rows, w, ...) -> (rows, w + 1, entries of a state)."""
 
+    @abc.abstractmethod
+    def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
+        """The states (rows, ...) that values (rows, ...) at `step` (rows,) lead to from states (rows, ...)."""
+
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> GaussianQuery:
         states = self.x[:, None] if guess is None else self.states(guess)
+        self.followed = None if guess is None else (guess, states)
         row = repeated(count)
         depth = first + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
         at = (row * states.shape[1] + depth).to(self.device)
         step = self.position[row] + depth
         return GaussianQuery(self.chain, self.sample[row], states.flatten(0, 1)[at], step, count, self.free)
 
-    def advance(self, values: Tensor, count: Tensor) -> None:
-        states = self.states(values[:, : int(count.max())])
-        rows, depth = torch.arange(len(self)), count
+    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+        at = count.to(self.device)
+        rows = torch.arange(len(self), device=self.device)
+        if guess is not None and self.followed is not None and self.followed[0] is guess:
+            # From the very state that was asked about: rolled again from the start, rounding might have grown.
+            states, last = self.followed[1], at - 1
+            x = self.onward(states[rows, last], values[rows, last], self.position.to(self.device) + last)
+        else:
+            states = self.states(values[:, : int(count.max())])
+            x = states[rows, at]
         for column, step in enumerate(self.chain.record):
-            passed = ((self.position < step) & (step <= self.position + count)).nonzero()[:, 0]
-            at = (step - self.position)[passed]
-            self.recorded[passed.to(self.device), column] = states[passed.to(self.device), at.to(self.device)]
-        self.x = states[rows.to(self.device), depth.to(self.device)]
+            ahead = (step - self.position).to(self.device)
+            passed = (ahead > 0) & (ahead <= at)
+            there = torch.where((ahead == at)[:, None], x, states[rows, ahead.clamp(0, states.shape[1] - 1)])
+            self.recorded[:, column] = torch.where(passed[:, None], there, self.recorded[:, column])
+        self.x, self.followed = x, None
         self.position = self.position + count
 
     def branch(self, stream: Stream) -> Self:

@@ -79,7 +79,7 @@ class Config:
             name=checks.text(target["name"], "the name of the target"),
             options=options,
             num=num,
-            seed=checks.count(found["seed"], "seed", -(2**64), 2**64),
+            seed=checks.count(found["seed"], "seed", 0, 2**64 - 1),
             sampler=Written.from_dict(found["sampler"]),
             shard_size=checks.count(found["shard_size"], "shard_size", 1, num),
             device=checks.text(found["device"], "device", 100),

@@ -79,7 +79,7 @@ def draw(
         checks.plain(dict(options or {}), "options"),
         whole("num_samples", num_samples, 1),
         sampler,
-        None if seed is None else checks.count(seed, "seed", -(2**64), 2**64),
+        None if seed is None else checks.count(seed, "seed", 0, 2**64 - 1),
         None if shard_size is None else whole("shard_size", shard_size, 1),
         None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),
         None if max_live is None else whole("max_live", max_live, 1),

@@ -21,6 +21,8 @@ from drawahead.randomness import Purpose, Stream
 
 _SMALL = 0.1  # deltas below this use a series in delta: there the closed form is a difference of nearly equal tails
 _BISECTIONS = 80
+_DISJOINT = 1e3
+"""Deltas from this on leave draft and target nothing in common: exp(-delta^2 / 8) is zero in every precision."""
 
 
 @final
@@ -48,44 +50,52 @@ class Gaussian(Law):
         return torch.addcmul(self.mean, self.scale[..., None], noise)
 
     def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
-        # For values x: <D, (x - draft mean) / scale> - |D|^2 / 2 with D = delta e, that is <D, (x - midpoint) / scale>.
-        shift = self._shift(draft)
+        # delta times how far x lies beyond the middle of the means, along e and in standard deviations.
+        size, e = self._apart(draft)
         middle = (self.mean + draft.mean).mul_(0.5)
-        return (shift * (value - middle)).sum(-1) / self._unit
+        beyond = (e * (value - middle)).sum(-1)
+        return torch.where(size > 0, size / self._unit * (beyond / self._unit), 0.0)
 
     def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
-        delta = torch.linalg.vector_norm(self._shift(draft), dim=-1)
-        return _mass(delta, log_weight)
+        return _mass(self._apart(draft)[0] / self._unit, log_weight)
 
     def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
-        shift = self._shift(draft)
-        delta = torch.linalg.vector_norm(shift, dim=-1)
-        e = shift / delta.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
+        size, e = self._apart(draft)
+        delta = size / self._unit
         along = (e * noise).sum(-1)
-        z = _residual_quantile(delta, log_weight, along)
+        z = _residual_quantile(delta.clamp(max=_DISJOINT), log_weight, along)
         moved = draft.mean + self.scale[..., None] * (noise + (z - along)[..., None] * e)
-        return torch.where((_mass(delta, log_weight) > 0)[..., None], moved, self.draw(noise))
+        # Without a residual, or where draft and target have nothing in common, it is the target.
+        plain = (delta >= _DISJOINT) | (_mass(delta, log_weight) <= 0)
+        return torch.where(plain[..., None], self.draw(noise), moved)
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
-        shift = self._shift(draft)
-        square = (shift * shift).sum(-1)  # delta^2
-        product = (shift * noise).sum(-1)  # delta s, s the noise along e
-        keep = uniform.log() <= product - square / 2
-        mirror = torch.where(keep, 0.0, (square - 2 * product) / torch.where(square > 0, square, 1.0))
-        return guess + (self.scale * mirror)[..., None] * shift, keep
+        size, e = self._apart(draft)
+        along = (e * noise).sum(-1)
+        delta = size / self._unit
+        keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
+        mirror = torch.where(keep, 0.0, size - 2 * self.scale * along)
+        return torch.addcmul(guess, mirror[..., None], e), keep
 
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
-        return self._shift(draft).square().mean(-1).sqrt()
+        return self._apart(draft)[0] / self._unit / math.sqrt(self.mean.shape[-1])
 
     @property
     def _unit(self) -> Tensor:
         return torch.where(self.scale > 0, self.scale, 1.0)
 
-    def _shift(self, draft: Self) -> Tensor:
-        """D = delta e (rows, window, d)."""
-        return (self.mean - draft.mean).div_(self._unit[..., None])
+    def _apart(self, draft: Self) -> tuple[Tensor, Tensor]:
+        """How far apart the means are (rows, window), and e (rows, window, d), zero where they are the same.
+
+        Scaled by the largest entry: no square may overflow or vanish, however small a standard deviation is.
+        """
+        shift = self.mean - draft.mean
+        largest = torch.linalg.vector_norm(shift, torch.inf, dim=-1)
+        shift = shift / torch.where(largest > 0, largest, 1.0)[..., None]
+        length = torch.linalg.vector_norm(shift, dim=-1)
+        return largest * length, shift.div_(torch.where(length > 0, length, 1.0)[..., None])
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
         if self.slope is None or self.anchor is None:

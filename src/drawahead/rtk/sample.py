@@ -13,7 +13,7 @@ from torch import Tensor
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, SamplingError, whole
 from drawahead.inputs import place, sizes, table
-from drawahead.randomness import Purpose, Stream
+from drawahead.randomness import Purpose, Stream, checked_seed
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.report import RTKReport, Tally
@@ -60,7 +60,7 @@ def sample(
     """
     oracle = as_oracle(score)
     shape = shape_of(oracle, shape)
-    num_samples, seed = whole("num_samples", num_samples, 1), whole("seed", seed)
+    num_samples, seed = whole("num_samples", num_samples, 1), checked_seed(seed)
     batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
     if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
         raise InputError("kernel must be a kernel such as ULD(...), and segments a Segments")

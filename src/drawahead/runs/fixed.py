@@ -12,7 +12,7 @@ from torch import Tensor
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.chains.tokens import TokenChain, TokenPaths
-from drawahead.fixed import FixedBatch, batch_of, divides
+from drawahead.fixed import FixedBatch, batch_of
 from drawahead.report import Report
 from drawahead.runs.base import Call, Run, home_of
 from drawahead.samplers.base import Sampler
@@ -30,7 +30,7 @@ class FixedRun(Run):
     def __init__(self, call: Call, window: int) -> None:
         super().__init__(call)
         self.window = window
-        self.secant = isinstance(call.sampler, Coupled) and call.sampler.secant
+        self.sampler = call.sampler if isinstance(call.sampler, Coupled) else Coupled(secant=False)
         self.round_count = 0
         self.widths = []
         self.passes = 0
@@ -42,9 +42,7 @@ class FixedRun(Run):
         chain, sampler = call.chain, call.sampler
         if not isinstance(chain, TokenChain | GaussianChain):
             return None
-        window = FixedRun._window(chain, sampler)
-        reachable = window is None or isinstance(chain, TokenChain) or divides(chain, window)
-        return window if reachable else None
+        return FixedRun._window(chain, sampler)
 
     @staticmethod
     def _window(chain: TokenChain | GaussianChain, sampler: Sampler) -> int | None:
@@ -97,7 +95,7 @@ class FixedRun(Run):
             return
         numbers = paths.sample.clone()
         batch = self.loaded(paths)
-        batches, key = self._batches, (len(numbers), self.window, self.secant)
+        batches, key = self._batches, (len(numbers), self.window, self.sampler)
         del batches[key]  # while it is in use: `on_round` may draw from the same model
         try:
             yield from self._drawn(batch, numbers)
@@ -112,9 +110,11 @@ class FixedRun(Run):
         while live:
             need = max(length[i] - position[i] for i in live) - 1
             window, ahead = self._shape(need, first=rounds == 0)
-            if rounds and window and not self._pays([position[i] for i in live], rounds):
-                window, ahead = 0, 0
-            drafted = sum(min(window, self.room(position[i], length[i])) for i in live)
+            pays = self._pays(position, rounds)
+            if window and not any(pays[i] for i in live):
+                # With `least` below 1 a sample may take up speculation again, and then needs drafts of where it stands.
+                window, ahead = (0, 0) if self.sampler.least >= 1 else self._shape(need, first=True)
+            drafted = sum(min(window, self.room(position[i], length[i])) for i in live if pays[i])
             began = time.perf_counter()
             batch.round(window, ahead)
             # Without drafts every row makes one step: there is nothing to read back before one ends.
@@ -134,10 +134,9 @@ class FixedRun(Run):
                     self.progress[int(numbers[i])].append(position[i])
             yield self.report
 
-    def _pays(self, position: list[int], rounds: int) -> bool:
-        sampler = self.call.sampler
-        mean = torch.tensor([sum(position) / len(position)])
-        return not isinstance(sampler, Coupled) or bool(sampler.pays(mean, rounds))
+    def _pays(self, position: list[int], rounds: int) -> list[bool]:
+        pays: list[bool] = self.sampler.pays(torch.tensor(position), torch.tensor(rounds)).tolist()
+        return pays
 
     def room(self, position: int, length: int) -> int:
         """How many steps may be drafted from there."""
@@ -151,10 +150,13 @@ class FixedRun(Run):
         if not self.window or not need:
             return 0, 0
         if first:
-            return 0, min(self.window, need)
+            return 0, self._rung(min(self.window, need))
         if need > self.window:
             return self.window, self.window
-        return min(size for size in self._sizes if size >= need), 0
+        return self._rung(need), 0
+
+    def _rung(self, need: int) -> int:
+        return min(size for size in self._sizes if size >= need)
 
     @property
     def _sizes(self) -> list[int]:
@@ -204,10 +206,10 @@ class FixedRun(Run):
 
     def loaded(self, paths: TokenPaths | GaussianPaths) -> FixedBatch:
         """A batch with these samples: one that was used before, with its graphs, if there is one."""
-        batches, key = self._batches, (len(paths), self.window, self.secant)
+        batches, key = self._batches, (len(paths), self.window, self.sampler)
         batch = batches.pop(key, None)
         if batch is None:
-            batch = batch_of(paths, self.window, self.secant)
+            batch = batch_of(paths, self.window, self.sampler)
         else:
             batch.load(paths)
         batches[key] = batch

@@ -74,7 +74,7 @@ class Coupled(Refining):
     output has the law of the chain whatever the guesses.
 
     A sample that has committed fewer than `least` steps a round, on average, goes on one step at a time: there
-    speculation does not pay. (In rounds of fixed shape: where the samples drawn together have, on average.)
+    speculation does not pay.
 
     With `secant`, a Gaussian step that was answered at one state is drafted at another by the secant through its last
     two answers: Picard iteration becomes a quasi-Newton one. Like any draft it depends on noise before its step only.
@@ -91,10 +91,8 @@ class Coupled(Refining):
         super().__post_init__()
         number("least", self.least, least=0)
 
-    def pays(self, position: Tensor, rounds: int) -> Tensor:
-        return (
-            position >= self.least * (rounds - 1) if rounds >= _TRIAL else torch.ones_like(position, dtype=torch.bool)
-        )
+    def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
+        return (rounds < _TRIAL) | (position >= self.least * (rounds - 1))
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)

@@ -31,6 +31,7 @@ class Picard(Refining):
         exact=False, rounds="no bound", reference="parallel sampling of diffusion models, arXiv 2305.16317"
     )
     secant: ClassVar[bool] = False  # type: ignore[misc]
+    keeps_guesses: ClassVar[bool] = False
     tolerance: float = 0.1
     window: int | None = None
 

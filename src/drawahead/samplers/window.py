@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -82,6 +83,8 @@ class WindowSampler(Sampler):
 
     window: int | None
     pipelined: bool
+    keeps_guesses: ClassVar[bool] = True
+    """Whether a draft that is kept is committed as it was guessed."""
 
     def __post_init__(self) -> None:
         if self.window is not None:  # None adapts it
@@ -108,8 +111,8 @@ class WindowSampler(Sampler):
         """The next window's draft, a law: here, from the answer at the last kept step. `draft` is this window's."""
         return (yield from answer.after(kept, next_width))
 
-    def pays(self, position: Tensor, rounds: int) -> Tensor:
-        """Whether samples that stand at `position` (rows,) after so many rounds should go on speculating."""
+    def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
+        """Whether samples that stand at `position` (rows,) after `rounds` (rows,) rounds should go on speculating."""
         return torch.ones_like(position, dtype=torch.bool)
 
     def room(self, paths: Paths) -> Tensor:
@@ -152,13 +155,12 @@ class WindowSampler(Sampler):
             kept = judged.cpu()  # the round's one synchronisation
             paths.tally.drafted += int(width.sum())
             paths.tally.accepted += int(kept.sum())
-            live = paths.commit(values, kept + 1)
+            live = paths.commit(values, kept + 1, guess if self.keeps_guesses else None)
             wish = wishes.gather(1, kept[:, None])[:, 0]
             ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
             following = torch.zeros_like(width)
-            following[live] = torch.where(
-                self.pays(paths.position, rounds + 1), torch.minimum(ready[live], self.room(paths)), 0
-            )
+            pays = self.pays(paths.position, torch.full_like(paths.position, rounds + 1))
+            following[live] = torch.where(pays, torch.minimum(ready[live], self.room(paths)), 0)
             draft = yield from self.redraft(answer, draft, width, kept, following)
             if len(live) < len(width):
                 draft = draft[live.to(paths.device)[:, None], torch.arange(draft.shape[1], device=paths.device)[None]]
