@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Categorical, Law
 from drawahead.randomness import Purpose, Stream
-from drawahead.rounds import Fork, Thread
+from drawahead.engine.threads import Fork, Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
 from drawahead.samplers.recursive import _accepted, _after, _Drawn, _laws, _part
 from drawahead.samplers.window import Window, WindowSampler

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from drawahead.executors import Local
-from drawahead.rounds import Engine, Fork, Query, Thread
+from drawahead.engine.threads import Engine, Fork, Query, Thread
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.inputs import instance, number, table
 from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.randomness import Purpose, Stream, checked_seed

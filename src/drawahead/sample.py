@@ -13,16 +13,17 @@ from torch import Tensor
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
-from drawahead.choosing import started
 from drawahead.denoisers import DenoisingTarget
+from drawahead.engine.packed import PackedRun
+from drawahead.engine.run import Call, Run
+from drawahead.engine.start import start_run
+from drawahead.engine.threads import Executor
 from drawahead.errors import InputError, Interrupted, SamplingError, short, whole
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
 from drawahead.progress import Standing, bar, watching
 from drawahead.randomness import seed_from
 from drawahead.report import Report
-from drawahead.rounds import Executor
-from drawahead.runs import Call, EngineRun, Run
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 
@@ -70,8 +71,8 @@ def sample(
     seed, generator: where the randomness comes from; sample i of a seed is the same however many are asked for.
     max_batch_size: the most sequences the oracle is given at a time; rounds are split, not added.
     max_live: the most samples under way at a time; waiting ones start as others finish.
-    graphs: whether rounds have a fixed shape, so that a GPU replays each one as a captured graph. None: on a GPU, where
-        the sampler allows it (`Sequential`; `Coupled` with a window, or on a model that answers a path in one pass).
+    graphs: whether rounds are captured: of a few fixed shapes each, so that a GPU replays each one as a CUDA graph.
+        None: on a GPU, if the sampler draws in windows and the model can be captured.
     on_round: called after every round with the report so far.
     stop: looked at after every round; once it is set, what is finished is returned, and `complete` is False. Samples
         that finish early are not typical ones: do not take them for the law.
@@ -100,16 +101,16 @@ def sample(
         raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
     chain.check(first + num_samples)
     if graphs and (executor is not None or max_batch_size is not None):
-        raise InputError("rounds of fixed shape are not split: give graphs=True without executor and max_batch_size")
+        raise InputError("captured rounds are not split: give graphs=True without executor and max_batch_size")
     seed = seed_from(seed, generator)
     call = Call(chain, sampler or Auto(), seed, num_samples, min(max_live, num_samples), first)
     where = executor or Local(max_batch_size)
-    run: Run = EngineRun(call, where)  # nothing is drawn yet
+    run: Run = PackedRun(call, where)  # nothing is drawn yet
     try:
         with torch.no_grad(), ExitStack() as opened:
             watch = watching(on_round, opened.enter_context(bar()) if progress else None, Standing(num_samples))
             if not _is_set(stop):
-                run = started(call, where, graphs, split=bool(executor or max_batch_size))
+                run = start_run(call, where, graphs, split=bool(executor or max_batch_size))
                 _drive(run, watch, stop)
     except KeyboardInterrupt as error:
         result = _result(run)

@@ -18,7 +18,7 @@ from drawahead.executors.pool import Pool
 from drawahead.executors.shards import cut, joined, parted, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
-from drawahead.rounds import Query
+from drawahead.engine.threads import Query
 from tests.executors.troubled import small
 
 Fate = Callable[[int, int], object]

@@ -18,7 +18,7 @@ from drawahead.executors.elsewhere import elsewhere
 from drawahead.executors.shards import cut, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
-from drawahead.rounds import Query
+from drawahead.engine.threads import Query
 from tests.executors.troubled import cube
 from tests.instances import SMALL
 

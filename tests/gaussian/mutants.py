@@ -14,7 +14,7 @@ from torch import Tensor
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
-from drawahead.rounds import Thread
+from drawahead.engine.threads import Thread
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
 from drawahead.samplers.window import Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored

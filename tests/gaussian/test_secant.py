@@ -14,7 +14,7 @@ from drawahead.chains.base import Answer, Paths, Tally
 from drawahead.chains.gaussian import GaussianPaths
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.laws import Law
-from drawahead.rounds import Thread
+from drawahead.engine.threads import Thread
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianMixture, GaussianTarget, named
 from tests.gaussian.mutants import LEANING

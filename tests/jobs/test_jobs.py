@@ -21,7 +21,7 @@ import drawahead as da
 from drawahead.chains.base import Paths
 from drawahead.jobs import Job, files
 from drawahead.jobs.sizing import shard_size
-from drawahead.rounds import Thread
+from drawahead.engine.threads import Thread
 from drawahead.samplers import Guarantee
 
 NUM, SIZE, SEED = 23, 5, 11

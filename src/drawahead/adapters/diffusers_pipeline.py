@@ -122,6 +122,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
                 max_batch_size=max_batch_size,
                 max_live=batch_size,
                 on_round=look,
+                graphs=False,
             )
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)
@@ -163,6 +164,21 @@ class _Batch(Chain):
     @property
     def steps(self) -> int:
         return self.chain.steps
+
+    @property
+    def model(self) -> GaussianChain:
+        return self.chain
+
+    @property
+    def device(self) -> torch.device:
+        return self.chain.device
+
+    @property
+    def row_bytes(self) -> int:
+        return self.chain.row_bytes
+
+    def captured_parts(self) -> dict[str, Any]:
+        return self.chain.captured_parts()
 
     def check(self, num_samples: int) -> None:
         self.chain.check(num_samples)

@@ -15,8 +15,8 @@ from drawahead.bench.budget import sample_within
 from drawahead.bench.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.token_queries import TokenQuery
+from drawahead.engine.threads import Query
 from drawahead.executors import Local
-from drawahead.rounds import Query
 
 
 @dataclass(frozen=True)

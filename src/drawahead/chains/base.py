@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from drawahead.engine.threads import Query, Thread
 from drawahead.laws import Law
 from drawahead.randomness import Stream
-from drawahead.rounds import Query, Thread
 
 
 def repeated(count: Tensor) -> Tensor:
@@ -38,10 +38,10 @@ class Answer(Protocol):
     def target(self) -> Law:
         """Column i: the law of the step at depth first + i, given the path up to it. (rows, most conditionings)."""
 
-    def after(self, depth: Tensor, width: Tensor) -> Thread:
-        """Drafts for the `width` (rows,) steps that follow the step at index `depth` (rows,) of the asked ones, made
-        from the answer at that index. A generator that returns a law (rows, max width), and may read more of the
-        answer on the way, which costs no round."""
+    def after(self, depth: Tensor, width: int) -> Thread:
+        """Drafts for the `width` steps that follow the step at index `depth` (rows,) of the asked ones, made from the
+        answer at that index. A generator that returns a law (rows, width), and may read more of the answer on the way,
+        which costs no round."""
 
     def leaning(self, draft: Law) -> Law:
         """`target` as drafts for the same steps next time, where they may start from other states. `draft` (rows, most
@@ -75,7 +75,11 @@ class Paths(abc.ABC):
     @property
     def room(self) -> Tensor:
         """How many steps may be drafted from here (rows,): a step must follow them that is drawn from its target."""
-        return self.length - self.position - 1
+        return self.room_at(self.position)
+
+    def room_at(self, position: Tensor) -> Tensor:
+        """How many steps may be drafted from `position` (rows,)."""
+        return self.length - position - 1
 
     @property
     def stretch(self) -> Tensor:
@@ -106,6 +110,23 @@ class Paths(abc.ABC):
         Depth i is the path after i values of `guess` (rows, w, ...) beyond the committed ones (None: no guess). `reach`
         (rows, max count) says for how many steps beyond its own each answer must be able to serve as a draft.
         """
+
+    @abc.abstractmethod
+    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
+        """Ask the model, at once, about every depth 0 ... w of `guess` (rows, w, ...), of which `width` (rows,) are a
+        row's own. The answers can draft `beyond` steps past the last own depth, or past any (not `last_only`).
+
+        -> the answer, and whether all that it says about own depths are laws: one flag (1,) on the device. Nothing is
+        read back, and shapes depend on nothing but shapes: this is what a captured round asks.
+        """
+
+    @abc.abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """All that differs from sample to sample, by name, one row for each (rows, ...)."""
+
+    @abc.abstractmethod
+    def bound(self, tensors: dict[str, Tensor], model: Any) -> Self:
+        """Paths made of these tensors, for a chain's `model`, with control on the device too."""
 
     @abc.abstractmethod
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
@@ -152,9 +173,33 @@ class Chain(abc.ABC):
     def steps(self) -> int:
         """N: the most steps a sample takes."""
 
+    @property
+    @abc.abstractmethod
+    def model(self) -> Any:
+        """What its paths ask: a token oracle, or the chain itself where it knows more than its model does."""
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> torch.device:
+        """Where the model lives."""
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether asking about a whole path costs no more than asking about one step of it."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def row_bytes(self) -> int:
+        """About how much memory one step of a sample takes in a captured round."""
+
     @abc.abstractmethod
     def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:
         """Fresh paths for the samples with these numbers."""
+
+    @abc.abstractmethod
+    def captured_parts(self) -> dict[str, Any]:
+        """What a captured round of this chain depends on beside its samples: the model, and the chain's settings."""
 
     @abc.abstractmethod
     def check(self, num_samples: int) -> None:

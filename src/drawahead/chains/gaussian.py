@@ -167,6 +167,9 @@ class GaussianPaths(VectorPaths):
         self.followed = None if self.known is not None else (guess, states)
         return guess, plain
 
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | ({} if self.known is None else {"known": self.known})
+
     def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
         step = step.clamp(max=self.chain.steps - 1)
         after = torch.addcmul(value, self.plan.a[step][:, None], state)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self, final
 import torch
 from torch import Tensor
 
+from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
-from drawahead.rounds import Query, Thread
 
 if TYPE_CHECKING:
     from drawahead.chains.vectors import VectorChain
@@ -26,7 +26,9 @@ class GaussianQuery(Query):
     sample: Tensor  # (m,) on the CPU
     state: Tensor  # (m, entries of a state)
     step: Tensor  # (m,) on the CPU
-    count: Tensor  # (rows,) states of each path; this and the next are of no use once merged
+    first: Tensor  # (rows,) where the states of each path start; this and what follows is of no use once merged
+    count: Tensor  # (rows,) how many there are
+    most: int
     free: Tensor | None  # (rows, d) which entries are not overwritten
 
     def __len__(self) -> int:
@@ -68,7 +70,8 @@ class GaussianQuery(Query):
     def take(self, start: int, stop: int) -> Self:
         part = slice(start, stop)
         sample, state, step = self.sample[part], self.state[part], self.step[part]
-        return replace(self, sample=sample, state=state, step=step, count=self.count[:0], free=None)
+        none = self.count[:0]
+        return replace(self, sample=sample, state=state, step=step, first=none, count=none, most=0, free=None)
 
     def on(self, oracle: VectorChain) -> Self:
         return replace(self, oracle=oracle, state=self.state.to(oracle.device))
@@ -111,28 +114,28 @@ class GaussianAnswer:
 
     @property
     def target(self) -> Gaussian:
-        count = self.query.count
-        at = self._first[:, None] + torch.minimum(torch.arange(int(count.max())), count[:, None] - 1)
+        at = self._own
         return self._law(at, self.query.step[at])
 
-    def after(self, depth: Tensor, width: Tensor) -> Thread:
-        at = (self._first + depth)[:, None]
-        ahead = 1 + torch.arange(int(width.max()))
+    def after(self, depth: Tensor, width: int) -> Thread:
+        at = (self.query.first + depth)[:, None]
+        ahead = 1 + torch.arange(width, device=at.device)
         yield from ()  # a prediction drafts every later step: there is nothing more to read
-        return self._law(at.expand(-1, len(ahead)), self.query.step[at] + ahead)
+        return self._law(at.expand(-1, width), self.query.step[at] + ahead)
 
     def leaning(self, draft: Gaussian) -> Gaussian:
         """Each answer with the slope of a secant: through it and the answer that the draft went by."""
-        count, target = self.query.count, self.target
-        column = torch.minimum(torch.arange(target.shape[1]), count[:, None] - 1)
-        at = self._first[:, None] + column
-        device = self.predictions.device
+        at, device = self._own, self.predictions.device
         states, step = self.query.state[at.to(device)], self.query.step[at].to(device)
-        return self.query.oracle.lean(target, states, step, draft, (count - 1).to(device), self.query.free)
+        width = (self.query.count - 1).to(device)
+        return self.query.oracle.lean(self.target, states, step, draft, width, self.query.free)
 
     @property
-    def _first(self) -> Tensor:
-        return self.query.count.cumsum(0) - self.query.count
+    def _own(self) -> Tensor:
+        """Which state each depth of a path is (rows, most); past a path's last, the last."""
+        query = self.query
+        column = torch.arange(query.most, device=query.count.device)
+        return query.first[:, None] + torch.minimum(column, query.count[:, None] - 1)
 
     def _law(self, at: Tensor, step: Tensor) -> Gaussian:
         device = self.predictions.device

@@ -155,6 +155,10 @@ class StackedPaths(VectorPaths):
         """Lanes (rows, w, c, d), once `taken` (rows, w) steps are taken, with what a refresh adds to them."""
         if self.chain.plan.refresh is None:
             return lanes
+        if self.blocked:  # which steps refresh cannot be asked of a device: noise for all, most of it times zero
+            add = self.chain.add[taken]  # (rows, w, c, q)
+            zeta = self.copies.normal(Purpose.KNOWN, taken, size=add.shape[-1] * self.chain.size)
+            return torch.matmul(add, zeta.unflatten(-1, (-1, self.chain.size))).add_(lanes)
         row, column = self.chain.refreshed[taken].nonzero(as_tuple=True)
         add = self.chain.add[taken[row, column]]  # (m, c, q)
         zeta = self.copies[row].normal(Purpose.KNOWN, taken[row, column], size=add.shape[-1] * self.chain.size)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
+from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
 from drawahead.oracles import TokenOracle, reveal
-from drawahead.rounds import Query, Thread
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -180,10 +180,10 @@ class TokenAnswer:
         index = torch.minimum(torch.arange(int(self.count.max())), self.count[:, None] - 1)
         return self._take(self._cell[self.first[:, None] + index])
 
-    def after(self, depth: Tensor, width: Tensor) -> Thread:
+    def after(self, depth: Tensor, width: int) -> Thread:
         context = self.first + depth
         # Padding repeats the last step that was in reach.
-        ahead = torch.minimum(1 + torch.arange(int(width.max())), self.query.reach[context][:, None])  # (rows, w)
+        ahead = torch.minimum(1 + torch.arange(width), self.query.reach[context][:, None])  # (rows, w)
         if not self.query.oracle.rereads:
             return self._take(self._cell[context][:, None] + ahead)
         if not ahead.numel():
@@ -202,6 +202,84 @@ class TokenAnswer:
 
     def _take(self, cell: Tensor) -> Categorical:
         return Categorical(self.rows[cell.to(self.rows.device)])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TokenTable:
+    """The rows of a captured round: each depth's own (rows, w + 1, q), and those of later steps, either past the last
+    own depth (rows, beyond, q) or past every depth (rows, w + 1, beyond, q)."""
+
+    own: Tensor
+    later: Tensor
+
+    @property
+    def target(self) -> Categorical:
+        return Categorical(self.own)
+
+    def after(self, depth: Tensor, width: int) -> Thread:
+        yield from ()
+        if self.later.dim() == 3:  # only past the last own depth, which is what a sampler that asks so wants
+            return Categorical(self.later[:, :width])
+        return Categorical(self.later[torch.arange(len(depth), device=depth.device), depth, :width])
+
+    def leaning(self, draft: Categorical) -> Categorical:
+        return self.target
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Along:
+    """All depths of all paths: what a captured round asks. Padding asks again what a row's last own depth asks, and a
+    row that has ended asks about its last step."""
+
+    tokens: Tensor  # (rows, n) with the guess filled in
+    order: Tensor  # (rows, n)
+    rank: Tensor  # (rows, n)
+    position: Tensor  # (rows,)
+    length: Tensor  # (rows,)
+    last: Tensor  # (rows,) the prefix of the last own depth
+    window: int
+
+    def look(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+        """See `Paths.look`."""
+        last, ahead = self.last[:, None], torch.arange(1, beyond + 1, device=self.tokens.device)
+        step = self.position[:, None] + torch.arange(self.window + 1, device=ahead.device)  # (rows, w + 1)
+        prefix = torch.minimum(step, last)
+        depth = torch.arange(self.window + 1, device=ahead.device).expand_as(prefix)
+        if last_only:
+            step = torch.cat([step, last + ahead], dim=1)
+            final = (last - self.position[:, None]).clamp(min=0)  # the depth of the last prefix
+            context = torch.cat([depth, final.expand(-1, beyond)], dim=1)
+        else:
+            step = torch.cat([prefix[..., None], prefix[..., None] + ahead], dim=2).flatten(1)
+            context = depth[..., None].expand(-1, -1, beyond + 1).flatten(1)
+        place = self.order.gather(1, torch.minimum(step, (self.length - 1).clamp(min=0)[:, None]))
+        rows, sound = self._rows(oracle, prefix, context, place)
+        if last_only:
+            return TokenTable(rows[:, : self.window + 1], rows[:, self.window + 1 :]), sound
+        rows = rows.unflatten(1, (self.window + 1, beyond + 1))
+        return TokenTable(rows[:, :, 0], rows[:, :, 1:]), sound
+
+    def _rows(self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of places (rows, cells) at the depths `context`, normalised, and whether they were laws."""
+        if oracle.one_pass:
+            rows = oracle.path_rows(self.tokens, self.rank.clone(), prefix.gather(1, context), place)
+        else:
+            row = torch.arange(len(prefix), device=prefix.device)[:, None]
+            masked = reveal(self.tokens, self.rank, row.expand_as(prefix).reshape(-1), prefix.reshape(-1))
+            at = (row * prefix.shape[1] + context).reshape(-1)
+            rows = oracle.rows_at(masked, at, place.reshape(-1))
+        expected = (place.numel(), oracle.vocab_size)
+        if not isinstance(rows, Tensor) or rows.numel() != place.numel() * oracle.vocab_size:
+            got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise AnswerError(
+                f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
+            )
+        within = tolerance(rows.dtype)
+        rows = rows.view(*place.shape, oracle.vocab_size).to(torch.float64)
+        total = rows.exp().sum(-1, keepdim=True).log()  # of log-probabilities, or not within bounds anyway
+        return rows - total, (total.abs() <= within).all().view(1)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.token_queries import TokenQuery
+from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
 from drawahead.errors import InputError, whole
 from drawahead.laws import Categorical
 from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
@@ -50,6 +51,23 @@ class TokenPaths(Paths):
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
         tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
         return TokenQuery(self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches)
+
+    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+        tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
+        ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
+        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1])
+        return asked.look(self.oracle, beyond, last_only)
+
+    def tensors(self) -> dict[str, Tensor]:
+        own = {"sample": self.sample, "position": self.position, "length": self.length, "tokens": self.tokens}
+        return own | {"order": self.order, "rank": self.rank, "stream": self.stream.keys}
+
+    def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
+        paths = copy.copy(self)
+        paths.oracle = model
+        for name, tensor in tensors.items():
+            setattr(paths, name, Stream(tensor) if name == "stream" else tensor)
+        return paths
 
     def _filled(self, values: Tensor, count: Tensor) -> Tensor:
         """The tokens with each row's first `count` values written after the committed ones."""
@@ -131,6 +149,22 @@ class TokenChain(Chain):
         n = self.oracle.length
         return n if self.evidence is None else int((self.evidence == HIDDEN).sum(-1).max())
 
+    @property
+    def model(self) -> TokenOracle:
+        return self.oracle
+
+    @property
+    def device(self) -> torch.device:
+        return self.oracle.device
+
+    @property
+    def one_pass(self) -> bool:
+        return self.oracle.one_pass and not self.oracle.rereads
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * self.oracle.vocab_size
+
     def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
         n, device = self.oracle.length, self.oracle.device
         rows = len(samples)
@@ -158,6 +192,9 @@ class TokenChain(Chain):
         return TokenPaths(
             self.oracle, samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally, tokens, order, rank
         )
+
+    def captured_parts(self) -> dict[str, Any]:
+        return {"oracle": self.oracle}  # orders and evidence are the samples' own
 
     def check(self, num_samples: int) -> None:
         for name in ("order", "evidence"):

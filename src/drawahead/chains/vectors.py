@@ -6,16 +6,17 @@ A chain says what a model is shown and how an answer becomes a law; its paths sa
 from __future__ import annotations
 
 import abc
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.gaussian_queries import GaussianQuery
+from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
 from drawahead.inputs import floating, place, sizes, table, wholes
 from drawahead.laws import Gaussian
@@ -27,6 +28,8 @@ class VectorChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model."""
+    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known"})
+    """Attributes that hold something for each sample."""
     start_state: Tensor | None
     """The first state, where it is given (1 or num_samples, entries of a state)."""
 
@@ -36,23 +39,35 @@ class VectorChain(Chain):
         record: Sequence[int],
         dtype: torch.dtype | None,
         device: torch.device | str,
-        fixed: Tensor,
+        deterministic: Tensor,
     ) -> None:
-        """`fixed` (N,) says which steps are deterministic."""
+        """`deterministic` (N,) says which steps have no noise."""
         self.shape = sizes("shape", shape)
         self.dtype = torch.float32 if dtype is None else floating("dtype", dtype)
-        self.device = place("device", device)
-        self._steps = len(fixed)
+        self._device = place("device", device)
+        self._steps = len(deterministic)
         self.record = wholes("record", record)
         if any(not 0 < step < self.steps for step in self.record):
             raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
-        # next_fixed[k]: the first deterministic step at or after k; N if there is none.
-        first = torch.where(fixed.cpu(), torch.arange(self.steps), self.steps)
-        self.next_fixed = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
+        first = torch.where(deterministic.cpu(), torch.arange(self.steps), self.steps)
+        ahead = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
+        self._ahead = {place.type: ahead.to(place) for place in (torch.device("cpu"), self.device)}
 
     @property
     def steps(self) -> int:
         return self._steps
+
+    @property
+    def model(self) -> VectorChain:
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * math.prod(self.state_shape)
 
     @property
     def size(self) -> int:
@@ -68,6 +83,10 @@ class VectorChain(Chain):
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of a sample, and of every state recorded."""
         return self.shape
+
+    def next_deterministic(self, device: torch.device) -> Tensor:
+        """By step (N + 1,): the first deterministic step at or after it; N if there is none."""
+        return self._ahead[device.type]
 
     @abc.abstractmethod
     def predict(self, x: Tensor, step: Tensor) -> object:
@@ -91,6 +110,9 @@ class VectorChain(Chain):
     @abc.abstractmethod
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         """What a sample holds, from the flat states recorded (rows, len(record), ...) and the last one (rows, ...)."""
+
+    def captured_parts(self) -> dict[str, Any]:
+        return {name: part for name, part in vars(self).items() if name not in self.per_sample}
 
     def check(self, num_samples: int) -> None:
         self.enough("start", self.start_state, num_samples)
@@ -136,13 +158,13 @@ class VectorPaths(Paths):
     def device(self) -> torch.device:
         return self.chain.device
 
-    @property
-    def room(self) -> Tensor:
-        return torch.minimum(self.length - 1, self.chain.next_fixed[self.position]) - self.position
+    def room_at(self, position: Tensor) -> Tensor:
+        ahead = self.chain.next_deterministic(position.device)[position.clamp(max=self.chain.steps)]
+        return torch.minimum(self.length - 1, ahead) - position
 
     @property
     def stretch(self) -> Tensor:
-        return (self.chain.next_fixed[self.position] - self.position).clamp(min=1)
+        return (self.chain.next_deterministic(self.position.device)[self.position] - self.position).clamp(min=1)
 
     @property
     def free(self) -> Tensor | None:
@@ -165,20 +187,50 @@ class VectorPaths(Paths):
         states = self.x[:, None] if guess is None else self.states(guess)
         self.followed = None if guess is None else (guess, states)
         row = repeated(count)
-        depth = first + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        start = count.cumsum(0) - count
+        depth = first + torch.arange(len(row)) - start[row]
         at = (row * states.shape[1] + depth).to(self.device)
         step = self.position[row] + depth
-        return GaussianQuery(self.chain, self.sample[row], states.flatten(0, 1)[at], step, count, self.free)
+        most = int(count.max())
+        return GaussianQuery(
+            self.chain, self.sample[row], states.flatten(0, 1)[at], step, start, count, most, self.free
+        )
+
+    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
+        states = self.states(guess)
+        self.followed = guess, states
+        depths = states.shape[1]
+        step = self.steps(depths).clamp(max=self.chain.steps - 1)
+        first = torch.arange(len(self), device=self.device) * depths
+        flat = states.flatten(0, 1)
+        query = GaussianQuery(self.chain, self.sample, flat, step.flatten(), first, width + 1, depths, self.free)
+        predicted = predictions(self.chain, flat, query.step)
+        own = torch.arange(depths, device=self.device) <= width[:, None]
+        sound = predicted.isfinite().all(-1).view_as(own) | ~own | (self.position >= self.length)[:, None]
+        return query.answer(predicted), sound.all().view(1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        own = {"sample": self.sample, "position": self.position, "length": self.length, "x": self.x}
+        own |= {"recorded": self.recorded, "stream": self.stream.keys, "copies": self.copies.keys}
+        return own
+
+    def bound(self, tensors: dict[str, Tensor], model: VectorChain) -> Self:
+        paths = copy.copy(self)
+        paths.chain, paths.blocked, paths.followed = model, True, None
+        for name, tensor in tensors.items():
+            setattr(paths, name, Stream(tensor) if name in ("stream", "copies") else tensor)
+        return paths
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         at = count.to(self.device)
         rows = torch.arange(len(self), device=self.device)
         if guess is not None and self.followed is not None and self.followed[0] is guess:
             # From the very state that was asked about: rolled again from the start, rounding might have grown.
-            states, last = self.followed[1], at - 1
+            states, last = self.followed[1], (at - 1).clamp(min=0)
             x = self.onward(states[rows, last], values[rows, last], self.position.to(self.device) + last)
+            x = torch.where(at[:, None] > 0, x, self.x)
         else:
-            states = self.states(values[:, : int(count.max())])
+            states = self.states(values if self.blocked else values[:, : int(count.max())])
             x = states[rows, at]
         for column, step in enumerate(self.chain.record):
             ahead = (step - self.position).to(self.device)

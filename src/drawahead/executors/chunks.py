@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from drawahead.engine.threads import Query
 from drawahead.errors import AnswerError, whole
-from drawahead.rounds import Query
 
 CHUNK_BYTES = 128 * 2**20
 _COMPLAINTS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")

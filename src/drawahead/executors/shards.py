@@ -16,10 +16,10 @@ from drawahead.chains.stacked import StackedChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.chains.vectors import VectorChain
 from drawahead.denoisers import DenoisingTarget
+from drawahead.engine.threads import Query
 from drawahead.errors import InputError
 from drawahead.executors.local import merged
 from drawahead.oracles import TokenOracle
-from drawahead.rounds import Query
 
 Replica = TokenOracle | VectorChain
 """What a query carries as its oracle: for vectors that is the chain, which knows the dtype and device too."""

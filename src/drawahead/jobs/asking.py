@@ -8,7 +8,9 @@ from typing import Any, final
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.choosing import started
+from drawahead.engine.run import Call
+from drawahead.engine.start import start_run
+from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
 from drawahead.executors.local import Local
 from drawahead.jobs.config import MOST_SHARDS, Config, versions
@@ -16,8 +18,6 @@ from drawahead.jobs.manifest import Manifest
 from drawahead.jobs.sizing import Pace, shard_size
 from drawahead.jobs.written import Written
 from drawahead.randomness import seed_from
-from drawahead.rounds import Executor
-from drawahead.runs import Call, device_of
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Sampler
 
@@ -57,7 +57,7 @@ class Asked:
             call = Call(self.chain, sampler, seed, size, min(max_live, size))
             split = bool(self.executor or self.max_batch_size)
             with torch.no_grad():
-                run = started(call, self.executor or Local(self.max_batch_size), self.graphs, split=split)
+                run = start_run(call, self.executor or Local(self.max_batch_size), self.graphs, split=split)
                 run.close()
             chosen = run.call
             written = Written(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes + sum(run.widths))
@@ -109,7 +109,7 @@ class Asked:
     def _of_chain(self) -> dict[str, Any]:
         room = self.chain.empty(1)
         return {
-            "device": device_of(self.chain).type,
+            "device": self.chain.device.type,
             "steps": self.chain.steps,
             "shape": tuple(room.shape[1:]),
             "dtype": str(room.dtype).removeprefix("torch."),

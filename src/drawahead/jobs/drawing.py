@@ -8,6 +8,7 @@ from typing import Any
 
 from drawahead.chains.base import Chain
 from drawahead.denoisers import DenoisingTarget
+from drawahead.engine.threads import Executor
 from drawahead.errors import InputError, short, whole
 from drawahead.inputs import instance, path
 from drawahead.jobs import checks, lock, shards
@@ -18,7 +19,6 @@ from drawahead.jobs.under_way import Drawing
 from drawahead.oracles import TokenOracle
 from drawahead.progress import bar
 from drawahead.report import Report
-from drawahead.rounds import Executor
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
 

@@ -12,6 +12,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from drawahead.engine.run import TRACED
 from drawahead.errors import InputError, whole
 from drawahead.history import History
 from drawahead.inputs import path
@@ -19,7 +20,6 @@ from drawahead.jobs import manifest, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
 from drawahead.report import Report
-from drawahead.runs.base import TRACED
 
 Folder = str | os.PathLike[str]
 

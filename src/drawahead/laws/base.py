@@ -61,6 +61,10 @@ class Law(abc.ABC):
     def join(self, other: Self) -> Self:
         """Both tables side by side along the window."""
 
+    @abc.abstractmethod
+    def padded(self, width: int, leaning: bool) -> Self:
+        """A table for as many rows with `width` columns, in memory of its own, of laws that nothing is drawn from."""
+
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, int]:

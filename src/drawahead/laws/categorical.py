@@ -61,6 +61,9 @@ class Categorical(Law):
     def join(self, other: Self) -> Self:
         return type(self)(torch.cat([self.log_probs, other.log_probs], dim=1))
 
+    def padded(self, width: int, leaning: bool) -> Self:
+        return type(self)(self.log_probs.new_zeros(len(self.log_probs), width, self.log_probs.shape[-1]))
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.log_probs.shape[0], self.log_probs.shape[1]

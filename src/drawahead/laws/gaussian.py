@@ -9,7 +9,7 @@ phi(z) (exp(delta (z - c)) - 1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self, final
 
 import torch
@@ -116,6 +116,11 @@ class Gaussian(Law):
         )
         anchor = torch.cat([law.mean if law.anchor is None else law.anchor for law in (self, other)], dim=1)
         return type(self)(mean, scale, slope, anchor)
+
+    def padded(self, width: int, leaning: bool) -> Self:
+        mean = self.mean.new_zeros(len(self.mean), width, self.mean.shape[-1])
+        law = type(self)(mean, torch.ones_like(mean[..., 0]))
+        return replace(law, slope=torch.full_like(law.scale, torch.nan), anchor=mean.clone()) if leaning else law
 
     @property
     def shape(self) -> tuple[int, int]:

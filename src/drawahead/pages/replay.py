@@ -14,10 +14,10 @@ from drawahead import samplers
 from drawahead.chains import Chain
 from drawahead.chains.base import Paths, Tally
 from drawahead.chains.tokens import TokenPaths
+from drawahead.engine.threads import Engine
 from drawahead.errors import InputError
 from drawahead.executors import Local
 from drawahead.oracles import HIDDEN
-from drawahead.rounds import Engine
 from drawahead.samplers import Sampler, Separated
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from drawahead.chains.base import Paths
-from drawahead.rounds import Thread
+from drawahead.engine.threads import Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential

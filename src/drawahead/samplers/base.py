@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.rounds import Thread
+from drawahead.engine.threads import Thread
 
 
 @dataclass(frozen=True)

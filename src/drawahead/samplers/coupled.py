@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Thread
 from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
-from drawahead.rounds import Thread
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 
@@ -29,28 +29,26 @@ class Refining(WindowSampler):
     """A window sampler whose noise persists and whose drafts are each step's newest answer."""
 
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
+    drafts_from_last: ClassVar[bool] = True
     secant: bool
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return 0
 
-    def reach(self, width: Tensor, wish: Tensor) -> Tensor:
-        return torch.where(torch.arange(wish.shape[1]) == width[:, None], wish, 0)  # only the last answer drafts ahead
-
-    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
         """Corrections come from the persistent noise, and laws that couple alone need no uniforms either."""
         none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
         return (none if target.couples_alone else paths.stream.uniform(Purpose.ACCEPT, steps)), none
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
         """Each step's newest answer: its own where the window had one, else the window's last."""
         target = answer.leaning(draft) if self.secant else answer.target
-        ahead: Law = yield from answer.after(width, next_width)
-        column = kept[:, None] + 1 + torch.arange(ahead.shape[1])
-        beyond = target.shape[1] + column - width[:, None] - 1
-        column = torch.where(column <= width[:, None], column, beyond).clamp_(max=target.shape[1] + ahead.shape[1] - 1)
-        rows = torch.arange(len(kept))[:, None]
-        return target.join(ahead)[rows, column]
+        ahead: Law = yield from answer.after(width, beyond)
+        asked = target.shape[1]
+        column = kept[:, None] + 1 + torch.arange(columns, device=kept.device)
+        past = (asked + column - width[:, None] - 1).clamp_(max=asked + beyond - 1)
+        rows = torch.arange(len(kept), device=kept.device)[:, None]
+        return target.join(ahead)[rows, torch.where(column <= width[:, None], column, past)]
 
     def first_width(self, paths: Paths) -> Tensor:
         if self.window is None and paths.one_pass:

@@ -39,8 +39,8 @@ class Picard(Refining):
         super().__post_init__()
         number("tolerance", self.tolerance, least=0)
 
-    def room(self, paths: Paths) -> Tensor:
-        return paths.length - paths.position - 1
+    def room(self, paths: Paths, position: Tensor) -> Tensor:
+        return paths.length - position - 1
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         close = window.verified.gap(window.draft) <= self.tolerance

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Chain, Paths, Tally
+from drawahead.engine.threads import Fork, Thread
 from drawahead.errors import InputError
 from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
-from drawahead.rounds import Fork, Thread
 from drawahead.samplers.base import Guarantee, Sampler
 
 
@@ -116,7 +116,7 @@ def _laws(paths: Paths, size: int) -> Thread:
 
 
 def _after(answer: Answer, depth: int, width: int) -> Thread:
-    return (yield from answer.after(torch.tensor([depth]), torch.tensor([width])))
+    return (yield from answer.after(torch.tensor([depth]), width))
 
 
 def _part(law: Law, start: int, stop: int) -> Law:

@@ -6,19 +6,43 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
+from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Thread
 from drawahead.randomness import Purpose
-from drawahead.rounds import Thread
-from drawahead.samplers.base import Guarantee, Sampler
+from drawahead.samplers.base import Guarantee
+from drawahead.samplers.window import Window, WindowSampler
 
 
 @final
 @dataclass(frozen=True)
-class Sequential(Sampler):
-    """Draw each step from its target law before asking about the next. n rounds, n queries."""
+class Sequential(WindowSampler):
+    """Draw each step from its target law before asking about the next. n rounds, n queries.
+
+    It is the window sampler that never drafts; `run` is the same loop without what drafts would need.
+    """
 
     guarantee: ClassVar[Guarantee] = Guarantee(exact=True, rounds="n", reference="the chain rule")
+    window: ClassVar[int | None] = None  # type: ignore[misc]
+    pipelined: ClassVar[bool] = True  # type: ignore[misc]
+    drafts_from_last: ClassVar[bool] = True
+
+    def attempt(self, rounds: Tensor) -> Tensor | int:
+        return 0
+
+    def more_noise(self, paths: Paths, target: object, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
+        none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
+        return none, none
+
+    def first_width(self, paths: Paths) -> Tensor:
+        return torch.zeros_like(paths.length)
+
+    def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
+        return torch.zeros_like(kept)
+
+    def judge(self, window: Window) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(window.width), window.target.draw(window.noise)
 
     def run(self, paths: Paths) -> Thread:
         while len(paths):

@@ -1,4 +1,4 @@
-"""The loop that Stepwise, Block and Coupled share: draft a window, verify all of it in one round, commit, go on.
+"""The loop that every window sampler is: draft a window, verify all of it in one round, commit, go on.
 
 A row with w drafted steps asks w + 1 conditionings: one before each drafted step, which verifies it, and one after
 the last, from which one more step is drawn outright. So every round commits between 1 and w + 1 steps, and a row
@@ -6,6 +6,11 @@ without a draft (w = 0) is not a special case: it is how every sample starts.
 
 Each answer is both the target law of its own step and, one step stale, a draft for the steps after it. Pipelining
 takes the next window's draft from the round that verified this one; without it a round with w = 0 comes between.
+
+A round is two functions around the model, `guess` and `absorb`, on dense (rows, width) tables whose columns past a
+row's own width are padding. They read nothing back from the device, so the same two run *packed* (`run`: the padding
+is dropped before the model sees it, rows leave as they finish) and *captured* (`engine.captured`: the padding stays,
+and a round is one CUDA graph).
 """
 
 from __future__ import annotations
@@ -18,11 +23,36 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Thread
 from drawahead.errors import whole
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
-from drawahead.rounds import Thread
 from drawahead.samplers.base import Sampler
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What is kept from one round to the next."""
+
+    law: Law  # (rows, w)
+    width: Tensor  # (rows,) drafted steps
+    wish: Tensor  # (rows,) how many there should be
+    rounds: Tensor  # (rows,) rounds taken so far
+
+    def rows(self, rows: Tensor, device: torch.device) -> Drafts:
+        """Those of some rows (m,); the law lives on the device."""
+        columns = torch.arange(self.law.shape[1], device=device)[None]
+        return Drafts(self.law[rows.to(device)[:, None], columns], self.width[rows], self.wish[rows], self.rounds[rows])
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A draft followed along its own path."""
+
+    values: Tensor  # (rows, w, ...)
+    law: Law  # (rows, w): what they were drawn from
+    noise: Tensor  # (rows, w + 1, ...)
+    steps: Tensor  # (rows, w + 1)
 
 
 @dataclass(frozen=True)
@@ -85,6 +115,8 @@ class WindowSampler(Sampler):
     pipelined: bool
     keeps_guesses: ClassVar[bool] = True
     """Whether a draft that is kept is committed as it was guessed."""
+    drafts_from_last: ClassVar[bool] = False
+    """Whether only the last answer of a window drafts the steps beyond it; otherwise any one may have to."""
 
     def __post_init__(self) -> None:
         if self.window is not None:  # None adapts it
@@ -94,30 +126,27 @@ class WindowSampler(Sampler):
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         """-> kept (rows,), the number of leading drafts kept, and values (rows, w + 1, ...) of which kept + 1 hold."""
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         """The attempt in the address of a draft's noise: a new one every round."""
         return rounds
 
-    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
         """The uniforms to accept `steps` (rows, w) with, and the noise to correct one step with."""
         uniform = paths.stream.uniform(Purpose.ACCEPT, steps, self.attempt(rounds))
         return uniform, target.noise(paths.stream, Purpose.CORRECT, paths.steps(1), rounds)
 
-    def reach(self, width: Tensor, wish: Tensor) -> Tensor:
-        """For how many steps each conditioning must be able to draft; column i of `wish` holds if i are kept."""
-        return wish
-
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        """The next window's draft, a law: here, from the answer at the last kept step. `draft` is this window's."""
-        return (yield from answer.after(kept, next_width))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+        """The next window's draft, a law (rows, columns): here, from the answer at the last kept step. `draft` is this
+        window's; `beyond` says how many steps past the window the answer can draft."""
+        return (yield from answer.after(kept, columns))
 
     def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
         """Whether samples that stand at `position` (rows,) after `rounds` (rows,) rounds should go on speculating."""
         return torch.ones_like(position, dtype=torch.bool)
 
-    def room(self, paths: Paths) -> Tensor:
-        """How many steps may be drafted (rows,)."""
-        return paths.room
+    def room(self, paths: Paths, position: Tensor) -> Tensor:
+        """How many steps may be drafted from there (rows,)."""
+        return paths.room_at(position)
 
     def first_width(self, paths: Paths) -> Tensor:
         """How wide the first window is (rows,)."""
@@ -135,39 +164,71 @@ class WindowSampler(Sampler):
         # A running mean of 2.6 times what was committed: seldom is all of a draft kept.
         return torch.where(width > 0, (0.875 * wish + 0.325 * (kept + 1)).round().long().clamp(min=4), wish)
 
-    def run(self, paths: Paths) -> Thread:
-        draft = paths.no_draft()
-        width = torch.zeros(len(paths), dtype=torch.int64)
-        wish = self.first_width(paths)
-        rounds = 0
-        while len(paths):
-            most = draft.shape[1]
-            steps = paths.steps(most + 1)
-            noise = draft.noise(paths.stream, Purpose.VALUE, steps, self.attempt(rounds))
-            guess, followed = paths.follow(draft, noise[:, :most])
-            wishes = self._wishes(width, wish, most)
-            drafts = torch.where((width[:, None] > 0) & (not self.pipelined), 0, wishes)
-            answer: Answer = yield paths.ask(guess, width + 1, self.reach(width, drafts))
-            target = answer.target
-            uniform, correction = self.more_noise(paths, target, steps[:, :most], rounds)
-            window = Window(followed, target, guess, noise, uniform, correction, width.to(paths.device))
-            judged, values = self.judge(window)
-            kept = judged.cpu()  # the round's one synchronisation
-            paths.tally.drafted += int(width.sum())
-            paths.tally.accepted += int(kept.sum())
-            live = paths.commit(values, kept + 1, guess if self.keeps_guesses else None)
-            wish = wishes.gather(1, kept[:, None])[:, 0]
-            ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
-            following = torch.zeros_like(width)
-            pays = self.pays(paths.position, torch.full_like(paths.position, rounds + 1))
-            following[live] = torch.where(pays, torch.minimum(ready[live], self.room(paths)), 0)
-            draft = yield from self.redraft(answer, draft, width, kept, following)
-            if len(live) < len(width):
-                draft = draft[live.to(paths.device)[:, None], torch.arange(draft.shape[1], device=paths.device)[None]]
-            width, wish = following[live], wish[live]
-            rounds += 1
+    # One round
 
-    def _wishes(self, width: Tensor, wish: Tensor, most: int) -> Tensor:
-        """The next width this row will wish for, should it keep 0, 1, ... `most` drafts (rows, most + 1)."""
+    def begin(self, paths: Paths) -> Drafts:
+        """No drafts yet."""
+        nothing = torch.zeros_like(paths.position)
+        return Drafts(paths.no_draft(), nothing, self.first_width(paths), nothing)
+
+    def guess(self, paths: Paths, drafts: Drafts) -> Guess:
+        """Follow the drafts, as wide as their table is."""
+        width = drafts.law.shape[1]
+        steps = paths.steps(width + 1)
+        attempt = self.attempt(drafts.rounds)
+        noise = drafts.law.noise(
+            paths.stream, Purpose.VALUE, steps, attempt.to(paths.device) if isinstance(attempt, Tensor) else attempt
+        )
+        values, law = paths.follow(drafts.law, noise[:, :width])
+        return Guess(values, law, noise, steps)
+
+    def absorb(
+        self,
+        paths: Paths,
+        drafts: Drafts,
+        guess: Guess,
+        answer: Answer,
+        columns: int | None = None,
+        beyond: int | None = None,
+    ) -> Thread:
+        """Judge a window and draft the next. -> values (rows, w + 1, ...), how many of them hold (rows,), new drafts.
+
+        `columns` and `beyond` fix the shape of the next drafts and what the answer can draft past the window; by
+        default they are as large as any row needs.
+        """
+        width = drafts.width
+        target = answer.target
+        steps = guess.steps[:, : guess.law.shape[1]]
+        uniform, correction = self.more_noise(paths, target, steps, drafts.rounds.to(paths.device))
+        window = Window(guess.law, target, guess.values, guess.noise, uniform, correction, width.to(paths.device))
+        judged, values = self.judge(window)
+        kept = judged.to(width.device)  # where control lives on the CPU, the round's one synchronisation
+        count = torch.minimum(kept + 1, paths.length - paths.position)  # 0 where a row has ended
+        position, rounds = paths.position + count, drafts.rounds + 1
+        wish = self.next_width(drafts.wish, width, kept)
+        ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
+        following = torch.where(self.pays(position, rounds), torch.minimum(ready, self.room(paths, position)), 0)
+        following = following.clamp(min=0, max=columns)
+        columns = int(following.max()) if columns is None else columns
+        law = yield from self.redraft(answer, drafts.law, width, kept, columns, columns if beyond is None else beyond)
+        return values, count, Drafts(law, following, wish, rounds)
+
+    def run(self, paths: Paths) -> Thread:
+        drafts = self.begin(paths)
+        while len(paths):
+            guess = self.guess(paths, drafts)
+            answer: Answer = yield paths.ask(guess.values, drafts.width + 1, self._reach(drafts))
+            values, count, following = yield from self.absorb(paths, drafts, guess, answer)
+            paths.tally.drafted += int(drafts.width.sum())
+            paths.tally.accepted += int(count.sum()) - len(paths)
+            live = paths.commit(values, count, guess.values if self.keeps_guesses else None)
+            drafts = following if len(live) == len(count) else following.rows(live, paths.device)
+
+    def _reach(self, drafts: Drafts) -> Tensor:
+        """For how many steps each conditioning must be able to draft; column i holds if i drafts are kept."""
+        width, most = drafts.width[:, None], drafts.law.shape[1]
         kept = torch.arange(most + 1).expand(len(width), -1)
-        return self.next_width(wish[:, None], width[:, None], kept)
+        wishes = self.next_width(drafts.wish[:, None], width, kept)
+        if self.drafts_from_last:
+            return torch.where(kept == width, wishes, 0)
+        return torch.where((width > 0) & (not self.pipelined), 0, wishes)

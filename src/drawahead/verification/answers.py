@@ -10,9 +10,9 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
+from drawahead.engine.threads import Query
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle, reveal
-from drawahead.rounds import Query
 from drawahead.sample import sample
 from drawahead.samplers.coupled import Coupled
 from drawahead.verification.findings import Finding

@@ -6,14 +6,11 @@ import abc
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
-from drawahead.chains.tokens import TokenChain
-from drawahead.chains.vectors import VectorChain
 from drawahead.errors import InputError
 from drawahead.history import History
 from drawahead.report import Report
@@ -113,15 +110,3 @@ class Run(abc.ABC):
             oracle_seconds=self.oracle_seconds,
             history=History(self.widths, self.committed, self.drafts, self.kept, self.finished, self.progress),
         )
-
-
-def device_of(chain: Chain) -> torch.device:
-    """Where the model lives."""
-    if isinstance(chain, TokenChain):
-        return chain.oracle.device
-    return chain.device if isinstance(chain, VectorChain) else torch.device("cpu")
-
-
-def home_of(chain: Chain) -> Any:
-    """What remembers graphs and choices: the model."""
-    return chain.oracle if isinstance(chain, TokenChain) else chain

@@ -4,55 +4,64 @@ from __future__ import annotations
 
 import abc
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, final
 
-import torch
-
 from drawahead.chains.base import Chain
 from drawahead.chains.tokens import TokenChain
+from drawahead.engine.captured import NotCaptured
+from drawahead.engine.captured_run import CapturedRun
+from drawahead.engine.packed import PackedRun
+from drawahead.engine.run import Call, Run
+from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
-from drawahead.rounds import Executor
-from drawahead.runs import Call, EngineRun, FixedRun, Run, device_of, home_of
 from drawahead.samplers.auto import Auto, Choice
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
+from drawahead.samplers.window import WindowSampler
 
 PILOTS = 3
 """Samples drawn, and thrown away, to see how many rounds a window takes: one alone may be far from the mean."""
 
 
-def started(call: Call, executor: Executor, graphs: bool | None, *, split: bool) -> Run:
-    """The run for a call: of fixed shape if that is wanted and possible. `split` says rounds must fit a batch size."""
-    fixed = device_of(call.chain).type == "cuda" and not split if graphs is None else graphs
-    fixed = fixed and FixedRun.window_of(replace(call, sampler=Sequential())) is not None
+def start_run(call: Call, executor: Executor, graphs: bool | None, *, split: bool) -> Run:
+    """The run for a call: captured if that is wanted and possible. `split` says rounds must fit a batch size."""
+    captured = call.chain.device.type == "cuda" and not split if graphs is None else graphs
     if isinstance(call.sampler, Auto):
-        bench = _FixedBench(call) if fixed else _EngineBench(call, executor)
-        memory: dict[Any, Choice] = home_of(call.chain).__dict__.setdefault("_choices", {})
-        sampler, reason = call.sampler.choose(bench, memory)
+        bench = _CapturedBench(call) if captured else _PackedBench(call, executor)
+        sampler, reason = call.sampler.choose(bench, _remembered(call.chain.model))
         call = replace(call, sampler=sampler, choice=reason, probes=bench.probes)
-        if isinstance(bench, _EngineBench) and isinstance(sampler, Sequential) and bench.under_way is not None:
+        if isinstance(bench, _PackedBench) and isinstance(sampler, Sequential) and bench.under_way is not None:
             bench.under_way.call = call
             return bench.under_way
         call = replace(call, probes=bench.probes + bench.abandoned())
-    window = FixedRun.window_of(call) if fixed else None
-    if window is None:
+    if not captured or not isinstance(call.sampler, WindowSampler):
         if graphs:
-            raise InputError(
-                "graphs=True needs Sequential, or Coupled with a window (or without, on a model that answers a path in "
-                f"one pass), on a token or Gaussian chain; not {call.sampler!r} on {type(call.chain).__name__}"
-            )
-        return EngineRun(call, executor)
-    run = FixedRun(call, window)
+            raise InputError(f"graphs=True needs a sampler that draws in windows, such as Coupled(): {call.sampler!r}")
+        return PackedRun(call, executor)
+    run = CapturedRun(call, call.sampler)
     if graphs is None:
         try:
             run.prepare()
-        except RuntimeError as error:
-            note = f"rounds could not be captured: {str(error).splitlines()[0]}"
-            return EngineRun(replace(call, choice=f"{call.choice}; {note}".lstrip("; ")), executor)
+        except NotCaptured as error:
+            run.close()
+            note = f"rounds could not be captured: {error}"
+            return PackedRun(replace(call, choice=f"{call.choice}; {note}".lstrip("; ")), executor)
     return run
+
+
+_CHOICES: weakref.WeakKeyDictionary[Any, dict[Any, Choice]] = weakref.WeakKeyDictionary()
+
+
+def _remembered(model: Any) -> dict[Any, Choice]:
+    """What was chosen for this model before; it goes with the model. No choice changes a law."""
+    try:
+        return _CHOICES.setdefault(model, {})
+    except TypeError:  # nothing can be remembered about it
+        return {}
 
 
 def _pilot(call: Call, sampler: Sampler, num_samples: int, together: int | None = None) -> Call:
@@ -86,8 +95,7 @@ class _Bench(abc.ABC):
         self.call = call
         self.steps = call.chain.steps
         self.live = live
-        chain = call.chain
-        self.whole = isinstance(chain, TokenChain) and chain.oracle.one_pass and not chain.oracle.rereads
+        self.whole = call.chain.one_pass
         self.probes = 0
         self._seconds: dict[int, float] = {}
         self._rounds: dict[int, float] = {}
@@ -101,7 +109,8 @@ class _Bench(abc.ABC):
         if window not in self._rounds:
             number = PILOTS if _allows(self.call.chain, PILOTS) else 1
             # No more at a time than the call will draw, so that the graphs captured are those it needs.
-            run = FixedRun(_pilot(self.call, Coupled(window=window), number, min(number, self.live)), window)
+            sampler = Coupled(window=window)
+            run = CapturedRun(_pilot(self.call, sampler, number, min(number, self.live)), sampler)
             for _ in run.rounds():
                 pass
             self._rounds[window] = run.report().mean_rounds
@@ -117,34 +126,26 @@ class _Bench(abc.ABC):
 
 
 @final
-class _FixedBench(_Bench):
-    """Times rounds of fixed shape, at the number of samples that will be drawn together."""
+class _CapturedBench(_Bench):
+    """Times captured rounds, at the number of samples that will be drawn together."""
 
     pilots = True
-    where = "fixed"
+    where = "captured"
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, FixedRun(replace(call, sampler=Sequential()), 0).size)
+        super().__init__(call, CapturedRun(call, Sequential()).size)
 
     def _time(self, window: int) -> float:
         sampler = Coupled(window=window) if window else Sequential()
-        run = FixedRun(_pilot(self.call, sampler, self.live), window)
-        batch = run.loaded(run.fresh(torch.arange(self.live)))
-        length, position = batch.paths.length.tolist(), [0] * batch.rows
-        times = []
-        for i in range(6):
-            drafted = sum(min(window, run.room(p, n)) for p, n in zip(position, length, strict=True) if p < n)
-            began = time.perf_counter()
-            batch.round(window, 0 if window >= self.steps - 1 else window)
-            position = batch.standing()
-            self.probes += run.asked(batch.rows, window, drafted)
-            if i:  # the first one captures
-                times.append(time.perf_counter() - began)
-        return min(times)
+        run = CapturedRun(_pilot(self.call, sampler, self.live), sampler)
+        times = [_timed(lambda: next(run.rounds(), None)) for _ in range(6)]  # one to draft, one to capture
+        self.probes += sum(run.widths)
+        run.close()
+        return min(times[2:])
 
 
 @final
-class _EngineBench(_Bench):
+class _PackedBench(_Bench):
     """Times rounds of the engine, the sampler's own work included.
 
     On tokens the sequential rounds are those of the call itself: should `Sequential` be chosen, they are not lost. That
@@ -158,7 +159,7 @@ class _EngineBench(_Bench):
         super().__init__(call, min(call.max_live, call.num_samples))
         self.executor = executor
         self.where = repr(executor)
-        self.under_way: EngineRun | None = None
+        self.under_way: PackedRun | None = None
 
     def abandoned(self) -> int:
         if self.under_way is None:
@@ -169,7 +170,7 @@ class _EngineBench(_Bench):
     def _time(self, window: int) -> float:
         if not window and isinstance(self.call.chain, TokenChain):
             return self._time_own()
-        run = EngineRun(_pilot(self.call, Coupled(window=window) if window else Sequential(), self.live), self.executor)
+        run = PackedRun(_pilot(self.call, Coupled(window=window) if window else Sequential(), self.live), self.executor)
         try:
             times = [_timed(lambda: next(run.rounds(), None)) for _ in range(2)]
         finally:
@@ -178,7 +179,7 @@ class _EngineBench(_Bench):
         return times[-1]
 
     def _time_own(self) -> float:
-        run = EngineRun(replace(self.call, sampler=Sequential()), self.executor)
+        run = PackedRun(replace(self.call, sampler=Sequential()), self.executor)
         try:
             times = [_timed(lambda: next(run.rounds(), None)) for _ in range(2)]
         except Exception:

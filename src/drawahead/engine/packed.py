@@ -1,4 +1,4 @@
-"""The run that drives the round engine."""
+"""The run that drives packed rounds: threads of the sampler, whose questions are gathered without their padding."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import final
 from torch import Tensor
 
 from drawahead.chains.base import Paths
+from drawahead.engine.run import TRACED, Call, Run
+from drawahead.engine.threads import Engine, Executor, Query
 from drawahead.errors import AnswerError
 from drawahead.report import Report
-from drawahead.rounds import Engine, Executor, Query
-from drawahead.runs.base import TRACED, Call, Run
 
 
 @final
-class EngineRun(Run):
+class PackedRun(Run):
     """Threads of the sampler, driven round by round."""
 
     def __init__(self, call: Call, executor: Executor) -> None:

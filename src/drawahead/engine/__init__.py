@@ -1,0 +1,1 @@
+"""How a call of `sample` is carried out: threads and their rounds, packed or captured."""

@@ -1,0 +1,200 @@
+"""Captured rounds: a batch of samples that a GPU takes through a round without asking the CPU anything.
+
+The same `guess` and `absorb` as in packed rounds, on tables whose padding stays, around a model that is asked about all
+of it. A round is then a function of shapes alone: on a GPU it is captured once for each shape, network and all, as a
+CUDA graph, and replayed; the CPU reads back where the samples stand, once per round. Elsewhere the same code runs as it
+is. Windows are rounded up to a short ladder of widths, and a row whose sample has ended is given the next one.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Chain, Paths
+from drawahead.errors import AnswerError
+from drawahead.laws import Law
+from drawahead.samplers.window import Drafts, WindowSampler
+
+
+class Shape(NamedTuple):
+    """What a captured round depends on."""
+
+    window: int
+    """Drafted steps that are verified, padding included."""
+    columns: int
+    """Steps that are drafted for the next round."""
+    beyond: int
+    """Steps past the window that the answers must be able to draft."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the rows of a batch stand: all that is read back."""
+
+    position: list[int]
+    width: list[int]
+    wish: list[int]
+
+
+class NotCaptured(Exception):
+    """The model does something in a round that a graph cannot hold."""
+
+
+@final
+class Batch:
+    """Rows of samples at fixed places in memory, with the graphs of their rounds.
+
+    It holds no model: every method that asks one is given the chain.
+    """
+
+    def __init__(self, sampler: WindowSampler, fresh: Paths) -> None:
+        """`fresh` paths, one for each row, say what a row is made of."""
+        self.sampler = sampler
+        self.device = fresh.device
+        self.rows = len(fresh)
+        self.graphs: dict[Shape, Any] = {}
+        self._pool: Any = None
+        self._law = sampler.begin(fresh).law
+        tensors = fresh.tensors()
+        # Control beside the sign of a bad answer, so that all of it is read back in one piece.
+        self._status = torch.zeros(5, self.rows, dtype=torch.int64, device=self.device)
+        self._state = {name: tensor.to(self.device, copy=True) for name, tensor in tensors.items()}
+        for row, name in enumerate(("position", "width", "wish", "rounds")):
+            self._state[name] = self._status[row]
+        self._bad = self._status[4, :1]
+        self._drafts: dict[str, Tensor] = {}
+        self.paths = fresh.bound(self._state_of_paths(), None)
+
+    def load(self, fresh: Paths, rows: list[int]) -> None:
+        """Begin with these fresh paths in these rows."""
+        drafts = self.sampler.begin(fresh)
+        at = torch.tensor(rows, device=self.device)
+        new = fresh.tensors() | {"width": drafts.width, "wish": drafts.wish, "rounds": drafts.rounds}
+        for name, tensor in new.items():
+            self._state[name][at] = tensor.to(self.device)
+
+    def round(self, chain: Chain, shape: Shape) -> None:
+        """One round of this shape."""
+        self.warm(chain, shape)
+        if self.device.type == "cuda":
+            self.graphs[shape].replay()
+        else:
+            self._round(chain.model, shape)
+
+    def warm(self, chain: Chain, shape: Shape) -> None:
+        """Capture a round of this shape, unless that was done before."""
+        self._grow(max(shape.window, shape.columns))
+        if shape not in self.graphs:
+            self.graphs[shape] = self._captured(chain.model, shape) if self.device.type == "cuda" else None
+
+    def standing(self) -> Standing:
+        """Read back where the rows stand."""
+        position, width, wish, _, bad = self._status.tolist()
+        if bad[0]:
+            raise AnswerError(
+                f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw with "
+                "graphs=False to learn which"
+            )
+        return Standing(position, width, wish)
+
+    def results(self, chain: Chain, rows: list[int]) -> Tensor:
+        """The finished values of these rows."""
+        paths = self.paths.bound(self._state_of_paths(), chain.model)
+        return paths.result(torch.tensor(rows, device=self.device))
+
+    def _round(self, model: Any, shape: Shape) -> None:
+        paths = self.paths.bound(self._state_of_paths(), model)
+        state = self._state
+        law = self._law_of(shape.window)
+        drafts = Drafts(law, state["width"].clamp(max=shape.window), state["wish"], state["rounds"])
+        guess = self.sampler.guess(paths, drafts)
+        answer, sound = paths.look(guess.values, drafts.width, shape.beyond, self.sampler.drafts_from_last)
+        absorbed = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
+        values, count, following = _returned(absorbed)
+        paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)
+        new = paths.tensors() | {"width": following.width, "wish": following.wish, "rounds": following.rounds}
+        for name, tensor in new.items():
+            if tensor is not state[name]:
+                state[name].copy_(tensor)
+        if shape.columns:
+            for name, tensor in _parts(following.law).items():
+                self._drafts[name][:, : shape.columns] = tensor
+        self._bad.logical_or_(~sound)
+
+    def _state_of_paths(self) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in self._state.items() if name not in ("width", "wish", "rounds")}
+
+    def _law_of(self, window: int) -> Law:
+        """The drafts of the first columns."""
+        if not window:
+            return self._law
+        return type(self._law)(**{name: tensor[:, :window] for name, tensor in self._drafts.items()})
+
+    def _grow(self, columns: int) -> None:
+        """Make room for so many drafts; graphs of rounds that used the old place are of no use then."""
+        if self._drafts and next(iter(self._drafts.values())).shape[1] >= columns:
+            return
+        if not self._drafts and not columns:
+            return
+        empty = self._law.padded(columns, leaning=bool(getattr(self.sampler, "secant", False)))
+        new = _parts(empty)
+        for name, tensor in self._drafts.items():
+            new[name][:, : tensor.shape[1]] = tensor
+        self._drafts = new
+        self.graphs.clear()
+
+    def _captured(self, model: Any, shape: Shape) -> Any:
+        kept = {name: tensor.clone() for name, tensor in (self._state | self._drafts).items()}
+        bad = self._bad.clone()
+        try:
+            side = torch.cuda.Stream(self.device)
+            side.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(side):
+                for _ in range(2):
+                    self._round(model, shape)
+            torch.cuda.current_stream(self.device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            # Graphs leave nothing behind that another might overwrite.
+            with _no_garbage_collection(), torch.cuda.graph(graph, pool=self._pool):
+                self._round(model, shape)
+        except RuntimeError as error:
+            raise NotCaptured(str(error).splitlines()[0]) from error
+        finally:
+            for name, tensor in (self._state | self._drafts).items():  # warming up ran rounds
+                tensor.copy_(kept[name])
+            self._bad.copy_(bad)
+        self._pool = self._pool or graph.pool()
+        return graph
+
+
+def _parts(law: Law) -> dict[str, Tensor]:
+    """A law's tensors by name."""
+    return {name: part for name, part in vars(law).items() if part is not None}
+
+
+def _returned(thread: Any) -> Any:
+    """What a thread returns that has nothing to ask."""
+    try:
+        next(thread)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("a captured round reads its answers at once")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """An old graph that is freed while another is captured spoils it; a dropped model's may wait to be found."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,193 @@
+"""The run that drives captured rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import final
+
+import torch
+
+from drawahead.chains.base import Tally
+from drawahead.chains.tokens import TokenChain
+from drawahead.engine.captured import Batch, Shape, Standing
+from drawahead.engine.fingerprint import Fingerprint
+from drawahead.engine.graphs import GRAPHS
+from drawahead.engine.run import Call, Run
+from drawahead.report import Report
+from drawahead.samplers.window import WindowSampler
+
+_BYTES = 2**31  # what the tables of a batch may take
+_LEAST = 4  # the narrowest window of the ladder, but for none at all
+
+
+@final
+class CapturedRun(Run):
+    """A batch of rows, each of which is given the next sample when its own has ended."""
+
+    def __init__(self, call: Call, sampler: WindowSampler) -> None:
+        super().__init__(call)
+        self.sampler = sampler
+        self._tokens = isinstance(call.chain, TokenChain)
+        self.round_count = 0
+        self.widths = []
+        self.passes = 0
+        self.rereads = 0
+        self._batch: Batch | None = None
+        self._model: Fingerprint | None = None  # when the call began
+        self._number: list[int] = []  # of the sample in each row; -1 where there is none any more
+        self._length: list[int] = []
+        self._began: list[int] = []
+        self._standing = Standing([], [], [])
+        self._next = call.first
+        self._under_way = self._rounds()
+
+    def prepare(self) -> None:
+        """Capture the first rounds, so that a model which cannot be captured is known before anything is drawn."""
+        self._fill()
+        if self._batch is None:
+            return
+        first = self._shape()
+        self._batch.warm(self.call.chain, first)
+        if first.columns:
+            widest = self._rung(first.columns)
+            self._batch.warm(self.call.chain, Shape(widest, widest, widest))
+
+    def rounds(self) -> Generator[Callable[[], Report]]:
+        """Asked again, it goes on where it was."""
+        return self._under_way
+
+    def _rounds(self) -> Generator[Callable[[], Report]]:
+        try:
+            self._fill()
+            while self._batch is not None and any(number >= 0 for number in self._number):
+                self._round(self._batch)
+                self._fill()
+                yield self.report
+        finally:
+            self._release()
+
+    def close(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            GRAPHS.give_back(self.call.chain, self.sampler, batch, self._model)
+
+    @property
+    def size(self) -> int:
+        """How many samples are drawn together."""
+        call = self.call
+        widest = self._rung(self._most())
+        one = call.chain.row_bytes * (widest + 1) * 16
+        return min(call.max_live, call.num_samples, max(1, _BYTES // one))
+
+    def _most(self) -> int:
+        """The widest window there may be."""
+        steps = self.call.chain.steps
+        return min(steps, steps if self.sampler.window is None else self.sampler.window)
+
+    def _fill(self) -> None:
+        """Give waiting samples to the rows that have none."""
+        call, end = self.call, self.call.first + self.call.num_samples
+        while self._next < end:
+            free = [row for row, number in enumerate(self._number) if number < 0]
+            wanted = min(len(free) if self._batch is not None else self.size, end - self._next)
+            if not wanted:
+                return
+            numbers = torch.arange(self._next, self._next + wanted)
+            self._next += wanted
+            self.begin(numbers.tolist())
+            fresh = call.chain.start(call.seed, numbers, Tally())
+            for done, lengths, values in fresh.finished:  # samples with nothing to draw
+                self.finish(done, lengths, values, 0)
+            if not len(fresh):
+                continue
+            if self._batch is None:
+                self._batch, self._model = GRAPHS.take(call.chain, self.sampler, fresh)
+                free = list(range(len(fresh)))
+                self._number, self._length, self._began = ([-1] * len(fresh) for _ in range(3))
+                self._standing = Standing(*([0] * len(fresh) for _ in range(3)))
+            rows = free[: len(fresh)]
+            self._batch.load(fresh, rows)
+            wish, standing = self.sampler.first_width(fresh).tolist(), self._standing
+            for i, row in enumerate(rows):
+                self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
+                self._began[row] = self.round_count
+                standing.position[row], standing.width[row], standing.wish[row] = 0, 0, wish[i]
+
+    def _round(self, batch: Batch) -> None:
+        live = [row for row, number in enumerate(self._number) if number >= 0]
+        before, shape = self._standing, self._shape()
+        drafted = sum(before.width[row] for row in live)
+        began = time.perf_counter()
+        batch.round(self.call.chain, shape)
+        # Without drafts every row makes one step: there is nothing to read back before one ends.
+        blind = not shape.window and not shape.columns
+        if blind and all(before.position[row] + 1 < self._length[row] for row in live):
+            position = [p + (number >= 0) for p, number in zip(before.position, self._number, strict=True)]
+            after = Standing(position, before.width, before.wish)
+        else:
+            after = batch.standing()
+        self.oracle_seconds += time.perf_counter() - began
+        committed = sum(after.position[row] - before.position[row] for row in live)
+        self._standing = after
+        self._count(batch.rows, shape, committed, drafted, len(live))
+        done = [row for row in live if after.position[row] >= self._length[row]]
+        self._retire(batch, done)
+        for row in live:
+            if self._number[row] >= 0 and self.traced(self._number[row]):
+                self.progress[self._number[row]].append(after.position[row])
+
+    def _retire(self, batch: Batch, rows: list[int]) -> None:
+        if not rows:
+            return
+        values = batch.results(self.call.chain, rows)
+        by_rounds: dict[int, list[int]] = {}
+        for i, row in enumerate(rows):
+            by_rounds.setdefault(self.round_count - self._began[row], []).append(i)
+        for rounds, among in by_rounds.items():
+            numbers = torch.tensor([self._number[rows[i]] for i in among])
+            lengths = torch.tensor([self._length[rows[i]] for i in among])
+            self.finish(numbers, lengths, values[among], rounds)
+        for row in rows:
+            self._number[row] = -1
+
+    def _shape(self) -> Shape:
+        """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
+        live = [row for row, number in enumerate(self._number) if number >= 0]
+        standing = self._standing
+        position, width, wish = (torch.tensor([part[row] for row in live]) for part in vars(standing).values())
+        left = torch.tensor([self._length[row] for row in live]) - position - 1  # steps behind the next one
+        ahead = torch.minimum(self.sampler.next_width(wish, width, width), left - 1).clamp(min=0)
+        window = self._rung(int(width.max()))
+        if not self.sampler.pipelined and window:
+            ahead = ahead * (width == 0)
+        columns = max(self._rung(int(ahead.max())), window if self.sampler.drafts_from_last else 0)
+        # Only tokens have rows to read for what lies beyond; a prediction drafts any number of steps.
+        past = not self._tokens or not self.sampler.drafts_from_last or bool((left > width).any())
+        return Shape(window, columns, columns if past else 0)
+
+    def _rung(self, width: int) -> int:
+        """The narrowest width of the ladder that is not below this one."""
+        if not width:
+            return 0
+        top = self._most()
+        if self.sampler.window is None:
+            return min(max(_LEAST, 1 << (width - 1).bit_length()), max(top, 1))
+        rungs = [size for size in (top, -(-top // 2), -(-top // 4), -(-top // 8)) if size >= width]
+        return min(rungs)
+
+    def _count(self, rows: int, shape: Shape, committed: int, drafted: int, live: int) -> None:
+        """What was asked. Padding is among it, but where one pass answers a path it repeats a question."""
+        one_pass = isinstance(self.call.chain, TokenChain) and self.call.chain.oracle.one_pass
+        self.round_count += 1
+        self.widths.append(rows + drafted if one_pass else rows * (shape.window + 1))
+        self.passes += rows if one_pass else self.widths[-1]
+        self.committed.append(committed)
+        self.drafts.append(drafted)
+        self.kept.append(committed - live)  # each row goes one step further than it keeps drafts
+        self.tally.committed += committed
+        self.tally.drafted += drafted
+        self.tally.accepted += self.kept[-1]
