@@ -18,6 +18,7 @@ help:
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
+	@echo "make bench STUDY=NAME [OPTIONS=...]  one study; .venv/bin/python -m studies lists them"
 	@echo "make release-check  build, install afresh without and with each extra, and try each (a quarter of an hour)"
 	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
 
@@ -33,17 +34,18 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
+# The quick ones, unless one is named.
+STUDY ?= rounds diffusion coupled
+
 bench: $(STAMP)
-	$(BIN)/drawahead bench rounds --out docs
-	$(BIN)/drawahead bench diffusion --out docs
-	$(BIN)/drawahead bench coupled --out docs
+	@set -e; for study in $(STUDY); do $(BIN)/python -m studies $$study $(OPTIONS); done
 
 release-check: $(STAMP)
 	$(BIN)/python tools/release_check.py
 
 clean:
 	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src tests studies -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean
 	rm -rf .venv

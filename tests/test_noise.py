@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,13 +11,13 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, CountingOracle, Coupled, GaussianChain, Noisy, NoisyDenoiser, Sequential, TokenChain
 from drawahead.agreement import two_sample_vectors
-from drawahead.bench import noise as bench
 from drawahead.errors import InputError
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import DPP, DenseLogistic, GaussianTarget, HardCode, Ising, Pairs, Product, Table
-from tests.exactness import LEVEL, averaged_law, draws_for, law_p_value
+from studies.noise import random_order_law
+from tests.exactness import LEVEL, draws_for, law_p_value
 
 Check = Callable[[float], None]
 ORACLES: dict[str, TokenOracle] = {
@@ -95,27 +94,21 @@ def test_errors_depend_on_everything_in_the_question() -> None:
         assert all(not torch.equal(one, other) for other in rows[:i])
 
 
-def test_the_law_of_a_random_order() -> None:
-    for oracle in (DenseLogistic(4, beta=2.0), Noisy(Table.random(3, q=3), 0.1), Noisy(Pairs(4), 0.05)):
-        law = bench.random_order_law(oracle)
-        assert torch.allclose(law, averaged_law(oracle), atol=1e-12)
-
-
 def test_the_output_is_within_the_bound() -> None:
     for name, oracle in ORACLES.items():
-        exact = bench.random_order_law(oracle)
+        exact = random_order_law(oracle)
         for error in (0.01, 0.1):
-            off = float((bench.random_order_law(Noisy(oracle, error)) - exact).abs().sum()) / 2
+            off = float((random_order_law(Noisy(oracle, error)) - exact).abs().sum()) / 2
             assert 0 < off <= oracle.length * error, name
     constant = Product(torch.tensor([[1.0, 0.0]]).expand(6, 2))
-    assert float(bench.random_order_law(Noisy(constant, 0.1))[0]) == pytest.approx(0.9**6)
+    assert float(random_order_law(Noisy(constant, 0.1))[0]) == pytest.approx(0.9**6)
 
 
 @pytest.mark.parametrize("sampler", [Block(), Coupled()], ids=repr)
 def test_samples_have_the_law_of_the_noisy_oracle(sampler: Sampler, check: Check) -> None:
     noisy = Noisy(Table.random(6), 0.1)
-    check(law_p_value(noisy, bench.random_order_law(noisy), sampler, draws_for(sampler)))
-    assert law_p_value(noisy, bench.random_order_law(noisy.oracle), sampler, draws_for(sampler)) < LEVEL
+    check(law_p_value(noisy, random_order_law(noisy), sampler, draws_for(sampler)))
+    assert law_p_value(noisy, random_order_law(noisy.oracle), sampler, draws_for(sampler)) < LEVEL
 
 
 def test_coupled_is_sequential_on_a_noisy_oracle() -> None:
@@ -186,15 +179,3 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
 def test_bad_arguments_are_named(words: str, make: Callable[[], object]) -> None:
     with pytest.raises(InputError, match=words):
         make()
-
-
-def test_the_benchmark_is_measured_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(bench, "TARGETS", {"table": lambda: Table.random(4)})
-    monkeypatch.setattr(bench, "ROUNDS_LENGTH", 16)
-    monkeypatch.setattr(bench, "QUICK", bench.Plan(400, 10, errors=(0.03, 0.1), sampled=(0.1,), rounds_samples=2))
-    seen: list[str] = []
-    paths = bench.run(tmp_path, quick=True, watch=lambda name, done, total: seen.append(name))
-    assert [path.name for path in paths] == ["noise.json", "noise.png", "noise.md"] and seen[-1] == "table"
-    assert paths[1].read_bytes()[:4] == b"\x89PNG"
-    assert "| a constant, errors at random | 1.00 |" in paths[2].read_text()

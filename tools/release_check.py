@@ -35,6 +35,8 @@ AS_SOURCE = (
     "constraints.txt",
     "pyproject.toml",
     "tests/conftest.py",
+    "studies/__main__.py",
+    "studies/pages/rounds.md",
     "docs/design.md",
 )
 

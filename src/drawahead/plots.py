@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from drawahead.errors import InputError
 from drawahead.report import Report
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
@@ -87,34 +86,6 @@ def progress(
         figure.legend(loc="outside right center")
 
 
-def scaling(bench: Mapping[str, Any], path: str | Path) -> None:
-    """Rounds against length on logarithmic axes, a panel for each target, from the data of the rounds benchmark.
-
-    Samplers without pipelining are left to the tables; of the fixed order, `Block` is shown.
-    """
-    cells = [cell for cell in bench["measurements"] if cell["rounds"] is not None and _shown(cell)]
-    targets = list(dict.fromkeys(cell["target"] for cell in cells))
-    columns = min(4, len(targets))
-    lines = -(-len(targets) // columns)
-    with canvas(path, 3.1 * columns, 2.7 * lines + 0.8) as figure:
-        grid: Any = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        panels: list[Axes] = list(grid.flat)
-        for axes, target in zip(panels, targets, strict=False):
-            _guides(axes, bench["sizes"])
-            own = [cell for cell in cells if cell["target"] == target]
-            for setting in dict.fromkeys((cell["sampler"], cell["order"]) for cell in own):
-                _line(axes, [cell for cell in own if (cell["sampler"], cell["order"]) == setting])
-            axes.set_title(target)
-        for axes in panels[len(targets) :]:
-            axes.set_visible(False)
-        for axes in panels[-columns:]:
-            axes.set_xlabel("length n")
-        for axes in panels[::columns]:
-            axes.set_ylabel("rounds a sample")
-        handles = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
-
-
 def images(samples: Tensor, path: str | Path) -> None:
     """Images (number, height, width), white on black, as a grid as square as their number allows."""
     columns = math.ceil(math.sqrt(len(samples)))
@@ -127,57 +98,6 @@ def images(samples: Tensor, path: str | Path) -> None:
             axes.imshow(
                 image, cmap="gray", vmin=-1, vmax=1, interpolation="bicubic"
             )  # coarse pixels are harder to read
-
-
-def _shown(cell: Mapping[str, Any]) -> bool:
-    if cell["order"] != "random":
-        return bool(cell["sampler"] == "block")
-    return "not pipelined" not in cell["sampler"]
-
-
-def _guides(axes: Axes, sizes: Sequence[int]) -> None:
-    """The powers of n to read slopes against."""
-    low, high = min(sizes), max(sizes)
-    for power, name in ((1, "n"), (2 / 3, "n$^{2/3}$"), (1 / 2, "n$^{1/2}$")):
-        axes.plot([low, high], [low**power, high**power], color="#aaaaaa", linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        axes.annotate(
-            name, (high, high**power), xytext=(7, -3), textcoords="offset points", fontsize=8.5, color="#666666"
-        )
-    axes.set(xscale="log", yscale="log")
-    axes.set_xticks(sizes[::2], [str(n) for n in sizes[::2]])
-    axes.minorticks_off()
-    axes.yaxis.set_major_formatter("{x:g}")
-
-
-def _line(axes: Axes, cells: Sequence[Mapping[str, Any]]) -> None:
-    label, order = cells[0]["sampler"], cells[0]["order"]
-    sampler, _, variant = label.partition(", ")
-    colour, marker = style(sampler)
-    if order != "random":
-        (colour, marker), label = _OTHER, f"{label}, {order}"
-    n, rounds = [cell["n"] for cell in cells], [cell["rounds"] for cell in cells]
-    # Squares are larger: where Stepwise and Block agree, they show behind the triangles.
-    size = 7.5 if marker == "s" else 5
-    axes.plot(
-        n,
-        rounds,
-        color=colour,
-        marker=marker,
-        markersize=size,
-        linestyle="--" if variant else "-",
-        linewidth=1.5,
-        label=label,
-    )
-    cut = [(cell["n"], cell["rounds"]) for cell in cells if cell["status"] == "stopped"]
-    if cut:  # only a lower bound: an open marker
-        axes.plot(
-            *zip(*cut, strict=True),
-            marker,
-            color=colour,
-            markersize=size,
-            markerfacecolor="white",
-            label=f"{label}, at least",
-        )
 
 
 @contextmanager

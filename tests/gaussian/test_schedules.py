@@ -14,7 +14,6 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import DDIM, DDPM, EulerAncestral, GaussianChain, InputError, OUExponential, StochasticLocalization
-from drawahead.bench.localization import DIMENSIONS, ERRORS, error_table, measured_error
 from drawahead.schedules import (
     Given,
     Plan,
@@ -27,6 +26,7 @@ from drawahead.schedules import (
     scaled_linear_betas,
     spaced,
 )
+from studies.localization import DIMENSIONS, ERRORS, measured_error
 
 BETAS = linear_betas(20, 0.01, 0.4)
 SUBSET = (19, 12, 7, 3, 0)
@@ -286,9 +286,3 @@ def test_the_measured_error_is_a_total_variation() -> None:
     one, other = stats.norm(0, math.sqrt(spread) * plan.final), stats.norm(0, math.sqrt(variance + 0.05))
     truth = integrate.quad(lambda x: abs(one.pdf(x) - other.pdf(x)) / 2, -15, 15, limit=200)[0]
     assert abs(error - truth) < 5 * deviation and truth > 0.02
-
-
-def test_the_error_table() -> None:
-    table = error_table(draws=2000)
-    assert [(row["dimension"], row["asked"]) for row in table["rows"]] == [(d, e) for d in DIMENSIONS for e in ERRORS]
-    assert all(0 <= row["measured"] < row["asked"] for row in table["rows"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import runpy
 import socket
 import sys
 import threading
@@ -421,12 +420,3 @@ class TestShardSize:
         big = da.GaussianChain(lambda x, k: x, da.DDPM(timesteps=range(900, -1, -100)), (1024, 1024))
         quick = da.sample(ising(), 4, seed=0)
         assert shard_size(big, 1000, lambda n, pace: quick) == 16
-
-
-def test_the_page_shows_what_was_measured() -> None:
-    root = Path(__file__).parents[2]
-    benchmark = runpy.run_path(str(root / "benchmarks" / "jobs.py"))
-    data = json.loads((root / "docs" / "data" / "jobs.json").read_text())
-    assert (
-        f"<!-- measured -->\n{benchmark['table'](data)}\n<!-- /measured -->" in (root / "docs" / "jobs.md").read_text()
-    )

@@ -13,7 +13,6 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, SamplingError, Sequential, Stepwise, rtk
-from drawahead.bench import rtk_parallel
 from drawahead.rtk import MALA, ULD, CentredStart, PerSegment, Segments
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianMixture, GaussianTarget
@@ -169,15 +168,6 @@ def test_few_rounds_and_every_call_is_counted(sampler: Sampler) -> None:
     report = da.sample(rtk.chain(score, kernel, Segments.even(2.0, 4), spread=0.5), 6, sampler=sampler, seed=0).report
     assert (report.rounds, report.queries) == (score.calls, score.queries)
     assert report.mean_rounds < 240 / 8
-
-
-def test_the_benchmark_counts_every_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [(case.name, case.target.shape) for case in rtk_parallel.cases()][:2] == [("ring", (2,)), ("gaussian", (2,))]
-    small = rtk_parallel.Case("small", GaussianTarget(variances=torch.ones(2)), 1.0)
-    monkeypatch.setattr(rtk_parallel, "cases", lambda: [small])
-    rows = rtk_parallel.rounds_of_parallel_uld(steps=(16,), samples=3)
-    assert [row.sampler for row in rows] == 2 * list(rtk_parallel.SAMPLERS)
-    assert all(row.sequential == 128 and row.rounds < 32 and row.queries >= 128 for row in rows)
 
 
 # What is refused

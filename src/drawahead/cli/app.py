@@ -16,7 +16,6 @@ from rich.console import Console
 
 import drawahead
 from drawahead.cli import lists, options, tables
-from drawahead.cli.bench import bench
 from drawahead.cli.comparing import compare
 from drawahead.cli.demo import run as run_demo
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
@@ -88,7 +87,6 @@ app.command(rich_help_panel=DRAW)(report)
 app.command(rich_help_panel=DRAW)(demo)
 app.command(rich_help_panel=CHECK)(compare)
 app.command(rich_help_panel=CHECK)(verify)
-app.add_typer(bench, name="bench", rich_help_panel=CHECK)
 app.command(rich_help_panel=LOOK)(targets)
 app.command(rich_help_panel=LOOK)(samplers)
 app.command(rich_help_panel=LOOK)(models)

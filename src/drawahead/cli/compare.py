@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from drawahead.agreement import same_law
-from drawahead.bench.budget import sample_within
 from drawahead.chains import Chain
+from drawahead.cli.budget import sample_within
 from drawahead.cli.progress import Watch
 from drawahead.executors import Local
 from drawahead.report import Report

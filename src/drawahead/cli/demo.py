@@ -8,8 +8,8 @@ from typing import Any, final
 from rich.console import Console
 
 from drawahead import plots
-from drawahead.bench.budget import sample_within
 from drawahead.cli import tables
+from drawahead.cli.budget import sample_within
 from drawahead.cli.compare import compare
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching

@@ -29,11 +29,6 @@ class Watch:
             return None
         return shown(None, lambda share, parts: show(share, [label, *parts]), Standing(num_samples))
 
-    def counting(self, label: str, done: int, total: int) -> None:
-        """Show that `done` of `total` parts are finished, the last of them called `label`."""
-        if self._show is not None:
-            self._show(done / max(1, total), [label, f"{done} of {total}"])
-
 
 @contextmanager
 def watching(quiet: bool = False) -> Iterator[Watch]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -23,8 +22,8 @@ it. Options have the same name and meaning in every command that has them:
 WHY = """
 Where one is missing, it would mean nothing: `compare` runs every sampler, on targets whose exact oracles compute in
 float64 on the CPU; your own model, which `verify` tests, has its device and dtype already, and the verdict is an exit
-status; `report` shows a job as it was drawn; `demo` always shows the same; the measurements of `bench` have settings of
-their own and write pages; `targets`, `samplers` and `models` only list.
+status; `report` shows a job as it was drawn; `demo` always shows the same; `targets`, `samplers` and `models` only
+list.
 
 Samples and reports go to stdout. Progress goes to stderr, in one line that shows samples and steps done, rounds,
 queries, steps a second and the time left; it is shown on a terminal only, and never with `--quiet`. With `--json`
@@ -45,27 +44,18 @@ stdout holds one JSON object and nothing else.
 def page() -> str:
     """The whole page, in Markdown."""
     group: Any = typer.main.get_command(app)
-    commands = dict(_commands(group, ""))
+    commands: dict[str, Any] = group.commands
     parts = [INTRO, _matrix(commands), WHY]
     parts += [_section(name, command) for name, command in commands.items()]
     return "".join(parts)
 
 
-def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{prefix}{name} ")
-        else:
-            yield f"{prefix}{name}", command
-
-
 def _matrix(commands: dict[str, Any]) -> str:
     """Which command has which of the common options."""
-    own = {name: command for name, command in commands.items() if " " not in name}
-    head = f"| | {' | '.join(f'`{name}`' for name in own)} |\n|---|{'---|' * len(own)}\n"
+    head = f"| | {' | '.join(f'`{name}`' for name in commands)} |\n|---|{'---|' * len(commands)}\n"
     rows = ""
     for option in COMMON:
-        has = ["yes" if any(p.name == option for p in command.params) else "" for command in own.values()]
+        has = ["yes" if any(p.name == option for p in command.params) else "" for command in commands.values()]
         if any(has):
             rows += f"| `--{option.replace('_', '-')}` | {' | '.join(has)} |\n"
     return head + rows

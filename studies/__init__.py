@@ -1,0 +1,20 @@
+"""What drawahead was measured by: every study, its data and the page it writes. `python -m studies` lists them."""
+
+STUDIES = {
+    "rounds": ("studies.rounds", "rounds and queries against the length, for every sampler (13 minutes)"),
+    "diffusion": ("studies.diffusion", "rounds and queries of diffusions against steps and dimension (9 minutes)"),
+    "coupled": ("studies.coupled", "the figures that explain why Coupled is exact (seconds)"),
+    "lower-bound": ("studies.lower_bound", "a target built to be hard, beside what no sampler can beat (3 minutes)"),
+    "noise": ("studies.noise", "what the errors of an oracle do to samples and rounds (5 minutes)"),
+    "matchings": ("studies.matchings", "rounds of domino tilings against the size of the board (4 minutes)"),
+    "rtk": ("studies.rtk.study", "reverse transition kernels and DDPM against calls (17 minutes)"),
+    "ardiffusion": ("studies.ardiffusion.study", "auto-regressive beside joint diffusion, and its bound (94 minutes)"),
+    "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (6 minutes, a GPU)"),
+    "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
+    "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
+    "jobs": ("studies.jobs", "what drawing shard by shard into a folder costs"),
+    "peers": ("studies.peers", "seconds beside tools made for one kind of target (5 minutes)"),
+    "proteins": ("studies.proteins", "passes and seconds of ProteinMPNN on structures you name (its weights)"),
+    "antibodies": ("studies.antibodies", "an antibody's residues filled in by AntiBERTy (its weights)"),
+}
+"""By name: the module, and what it is about."""

@@ -1,0 +1,43 @@
+"""An antibody's residues filled in by AntiBERTy: the samples and the costs that docs/language.md shows, printed.
+
+FOLDER holds the unpacked wheel of antiberty 0.1.3. Only its files of weights and words are read; nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+import torch
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+import drawahead as da
+
+HEAVY = (  # of trastuzumab
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYC"
+    "SRWGGDGFYAMDYWGQGTLVTVSS"
+)
+LOOP = set(range(96, 109))  # the third loop of the binding site, SRWGGDGFYAMDY
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Where the weights are."""
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+
+
+def run(arguments: argparse.Namespace) -> list[Path]:
+    """Draw and print. -> nothing is written."""
+    models = arguments.folder / "antiberty" / "trained_models"
+    model = BertForMaskedLM(BertConfig.from_pretrained(models / "AntiBERTy_md_smooth"))
+    file = models / "AntiBERTy_md_smooth" / "pytorch_model.bin"
+    weights = torch.load(file, map_location="cpu", weights_only=True)
+    assert model.load_state_dict(weights, strict=False).missing_keys == []
+    lm = da.adapters.MaskedLM(model, BertTokenizer(str(models / "vocab.txt"), do_lower_case=False))
+    half = set(random.Random(0).sample(range(len(HEAVY)), len(HEAVY) // 2))
+    for hidden in (LOOP, half):
+        prompt = " ".join("[MASK]" if i in hidden else residue for i, residue in enumerate(HEAVY))
+        for sampler in (da.Sequential(), da.Block(), da.Coupled()):
+            result = da.sample(lm.chain(prompt), 4, sampler=sampler, seed=0)
+            print([text.replace(" ", "") for text in lm.text(result.samples)], result.report, sep="\n")
+    return []

@@ -1,0 +1,1 @@
+"""How rounds and queries grow with the length: settings, measurements, slopes, tables, the figure."""

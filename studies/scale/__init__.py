@@ -1,0 +1,1 @@
+"""Executors: what they cost, and how many GPUs are worth while."""

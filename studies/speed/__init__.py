@@ -1,0 +1,1 @@
+"""Seconds on a GPU."""

@@ -1,0 +1,248 @@
+"""docs/speed.md and its figure, from what was measured here and for proteins."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from drawahead import plots
+from studies.estimates import Estimate
+from studies.tables import table
+
+Row = dict[str, Any]
+
+
+def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
+    """What the page says."""
+    machine, fashion, text, law = (found[key] for key in ("machine", "fashion", "text", "law"))
+    best = _best_sequential(found)
+    numerics = next(iter(found["numerics"].values()))
+    return (
+        _remarks(found)
+        | _law(law)
+        | {
+            "gpu": machine["gpu"],
+            "torch": machine["torch"],
+            "image_ratio": _ratio(best, fashion["auto"]),
+            "image_rounds": f"{fashion['auto']['mean_rounds']:.1f}",
+            "tuned_ratio": _ratio(best, _tuned(fashion)),
+            "text_ratio": _ratio(text["sequential"], text["auto"]),
+            "text_rounds": f"{text['auto']['mean_rounds']:.1f}",
+            "fashion": _one(fashion, best),
+            "fashion_choice": _choice(fashion["auto"]),
+            "fashion_beside_best": _beside_best(fashion),
+            "layouts": ", ".join(f"{name} {row['seconds'] * 1e3:.0f} ms" for name, row in found["layouts"].items()),
+            "text": _one(text, text["sequential"]),
+            "text_choice": _choice(text["auto"]),
+            "text_beside_best": _beside_best(text),
+            "spread_rounds": _rounds(found["spread"]),
+            "spread_ms": _ms(found["spread"]),
+            "proteins": _proteins(proteins),
+            "proteins_equal": ", ".join(f"{row['tokens_equal_to_sequential']:.1%}" for row in proteins),
+            "outside": _outside(found["outside"]),
+            "fashion_batches": _batches(fashion["batches"]),
+            "text_batches": _batches(text["batches"]),
+            "precisions": _precisions(found),
+            "numerics": _numerics(found["numerics"]),
+            "text_shape": f"{numerics['text']['tv_a_step_batch_shape_float32']:.1e}",
+            "image_shape": f"{numerics['fashion']['kl_a_sample_batch_shape_float32']:.1e}",
+        }
+    )
+
+
+def _remarks(found: Row) -> dict[str, str | None]:
+    """What holds of some data only: how they were made, what was measured before, where `Auto` wavered."""
+    first = found.get("first_run", {}).get("fashion")
+    again = found["text"].get("eager_again")
+    alone, together = _chosen(found["fashion"]["auto"]), _chosen(found["fashion"]["batches"][0]["auto"])
+    return {
+        "note": found.get("note"),
+        "first_rounds": first and f"{first['auto']['mean_rounds']:.1f}",
+        "first_ratio": first and _ratio(first["sequential"], first["auto"]),
+        "eager_first": again and f"{again['first_seconds']:.2f}",
+        "eager_again": again and f"{again['again_seconds']:.2f}",
+        "eager_note": again and again["note"],
+        "chosen_alone": None if alone == together else alone,
+        "chosen_in_batches": None if alone == together else together,
+    }
+
+
+def _ratio(sequential: Row, row: Row, digits: int = 1) -> str:
+    return f"{sequential['seconds'] / row['seconds']:.{digits}f}"
+
+
+def _ms(row: Row) -> str:
+    low, high = min(row["all_seconds"]), max(row["all_seconds"])
+    return f"{row['seconds'] * 1e3:.1f} ({low * 1e3:.1f} - {high * 1e3:.1f})"
+
+
+def _rounds(row: Row) -> str:
+    error = row["rounds_standard_error"]
+    return Estimate(row["mean_rounds"], error).rounded(1) if error else f"{row['mean_rounds']:.1f}"
+
+
+def _best_sequential(found: Row) -> Row:
+    return min([found["fashion"]["sequential"], *found["layouts"].values()], key=lambda row: row["seconds"])
+
+
+def _tuned(part: Row) -> Row:
+    """The best of the windows tried by hand."""
+    return min(part["coupled"], key=lambda row: row["seconds"])
+
+
+def _beside_best(part: Row) -> str:
+    return f"{part['auto']['seconds'] / _tuned(part)['seconds']:.2f}"
+
+
+def _choice(auto: Row) -> str:
+    return f"{auto['sampler'].split('(')[0]}: {auto['choice']}"
+
+
+def _chosen(row: Row) -> str:
+    """The sampler of a row, without what hardly differs."""
+    name: str = row["sampler"]
+    return name.replace(", secant=True", "").split(", least")[0].rstrip(")").replace("()", "(") + ")"
+
+
+def _one(part: Row, sequential: Row) -> str:
+    rows = [("Sequential, best", sequential)]
+    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in part["coupled"]]
+    rows += [("**Auto**", part["auto"])]
+    rows += [(f"without graphs: {key}", row) for key, row in part["eager"].items()]
+    lines = [
+        [name, _ms(row), _rounds(row), f"{row['queries_per_sample']:.0f}", _ratio(sequential, row)]
+        for name, row in rows
+    ]
+    return table(["sampler", "ms", "rounds", "queries", "times less"], lines, right=False)
+
+
+def _proteins(rows: list[Row]) -> str:
+    heading = ["residues", "temperature", "sequences", "package's `sample()`, s", "drawahead, s", "times less"]
+    lines = [
+        [
+            str(row["residues"]),
+            str(row["temperature"]),
+            str(row["samples"]),
+            f"{row['median_seconds']['published']:.3f} {_range(row['seconds']['published'], 3)}",
+            f"{row['median_seconds']['drawahead']:.4f} {_range(row['seconds']['drawahead'], 4)}",
+            f"{row['speedup']:.1f}",
+            f"{row['speedup_with_encoder']:.1f}",
+            f"{row['mean_passes']:.1f}",
+        ]
+        for row in rows
+    ]
+    return table([*heading, "with encoder", "passes"], lines, right=False)
+
+
+def _range(seconds: list[float], digits: int) -> str:
+    return f"({min(seconds):.{digits}f} - {max(seconds):.{digits}f})"
+
+
+def _outside(part: Row) -> str:
+    rows = [("DDPM", row) for row in part["fashion"]] + [("text", part["text"])]
+    lines = [
+        [
+            name,
+            str(row["window"]),
+            f"{row['round'] * 1e3:.2f}",
+            f"{row['model'] * 1e3:.2f}",
+            f"{row['share_outside']:.1%}",
+        ]
+        for name, row in rows
+    ]
+    return table(["model", "window", "a round, ms", "the model alone, ms", "outside it"], lines, right=False)
+
+
+def _batches(rows: list[Row]) -> str:
+    heading = ["samples at once", "sequential, s", "coupled, s", "times less", "Auto, s", "times less", "Auto chose"]
+    lines = [
+        [
+            str(row["batch"]),
+            f"{row['sequential']['seconds']:.3f}",
+            f"{row['coupled']['seconds']:.3f}",
+            _ratio(row["sequential"], row["coupled"], 2),
+            f"{row['auto']['seconds']:.3f}",
+            _ratio(row["sequential"], row["auto"], 2),
+            f"`{_chosen(row['auto'])}`",
+        ]
+        for row in rows
+    ]
+    return table(heading, lines, right=False)
+
+
+def _precisions(found: Row) -> str:
+    lines = []
+    for name in ("fashion", "text"):
+        for label in ("float32", "bfloat16"):
+            sequential, coupled = (found[name][label][key] for key in ("sequential", "coupled"))
+            lines.append([name, label, _ms(sequential), _ms(coupled), _rounds(coupled), _ratio(sequential, coupled)])
+    heading = ["model", "network in", "sequential, ms", "coupled, ms", "rounds", "times less"]
+    return table(heading, lines, right=False)
+
+
+def _law(law: Row) -> dict[str, str | None]:
+    images, texts = law["fashion"], law["text"]
+    power = texts.get("power")
+    return {
+        "law_samples": str(images["num_samples"]),
+        "law_tests": str(images["tests"]),
+        "law_images": f"{images['p']:.2f}",
+        "law_visible": f"{_visible(images['num_samples'], 0.001 / images['tests']):.2f}",
+        "law_features": str(texts["features"]),
+        "law_texts": f"{texts['p']:.2f}",
+        "law_permutations": str(texts["permutations"]),
+        "law_power": power and ", ".join(f"{chance:.0%} for {float(share):.1%}" for share, chance in power.items()),
+    }
+
+
+def _visible(num: int, level: float) -> float:
+    """The Kolmogorov-Smirnov distance that two samples of this size reach half of the time at this level."""
+    return math.sqrt(-math.log(level / 2) / num)
+
+
+def _numerics(part: Row) -> str:
+    heading = [
+        "network in",
+        "text: TV of a step",
+        "text: TV of all 256, at most",
+        "image: KL of all 1000 steps",
+        "image: TV, at most",
+        "image: KL from batch shape alone",
+        "text: tokens equal to sequential",
+    ]
+    lines = [
+        [
+            label,
+            f"{row['text']['tv_a_step']:.1e}",
+            f"{row['text']['tv_a_sample_at_most']:.3f}",
+            f"{row['fashion']['kl_a_sample']:.1e}",
+            f"{row['fashion']['tv_a_sample_at_most']:.3f}",
+            f"{row['fashion']['kl_a_sample_batch_shape']:.1e}",
+            f"{row['text']['tokens_equal_to_sequential']:.2%}",
+        ]
+        for label, row in part.items()
+    ]
+    return table(heading, lines, right=False)
+
+
+def figure(found: Row, proteins: list[Row], path: Path) -> None:
+    """Times less against samples drawn together."""
+    with plots.canvas(path, 6.4, 3.8) as drawing:
+        axes = drawing.subplots()
+        for name, colour, marker in (("fashion", "#0072B2", "o"), ("text", "#009E73", "v")):
+            rows = found[name]["batches"]
+            x = [row["batch"] for row in rows]
+            for key, style in (("coupled", ":"), ("auto", "-")):
+                y = [row["sequential"]["seconds"] / row[key]["seconds"] for row in rows]
+                axes.plot(x, y, style, color=colour, marker=marker, label=f"{name}, {key}")
+        axes.axhline(1.0, color="#555555", linewidth=1)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        ticks = sorted({row["batch"] for name in ("fashion", "text") for row in found[name]["batches"]})
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        marks = [0.25, 0.5, 1, 2, 4, 8, 16]
+        axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+        axes.set_xlabel("samples drawn together")
+        axes.set_ylabel("times less time than sequential")
+        axes.legend()
