@@ -10,7 +10,9 @@ integer tensor operations so that it runs on any device and one call serves a wh
 from __future__ import annotations
 
 import enum
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,9 +105,8 @@ class Stream:
     def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
-        if step.is_cuda and blocks <= _SMALL and not torch.cuda.is_current_stream_capturing():
-            here = Stream(self.keys.cpu()), attempt.cpu() if isinstance(attempt, Tensor) else attempt
-            return here[0]._words(purpose, step.cpu(), here[1], size).to(step.device)
+        if step.is_cuda and (kernel := _kernel()) is not None:
+            return kernel(self.keys, int(purpose), step, attempt, width).view(*step.shape, 2 * width)[..., :size]
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
         else:
@@ -135,6 +136,16 @@ class Stream:
             pair = [_unit(w0, w1), _unit(w2, w3)]
             parts.append(torch.from_numpy(np.stack(pair, -1)) if numpy else torch.stack(pair, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+@functools.cache
+def _kernel() -> Callable[[Tensor, int, Tensor, Tensor | int, int], Tensor] | None:
+    """All of it as one CUDA kernel, where that can be had."""
+    try:
+        from drawahead.randomness_cuda import uniforms
+    except ImportError:
+        return None
+    return uniforms
 
 
 def checked_seed(seed: object) -> int:

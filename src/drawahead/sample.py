@@ -112,6 +112,8 @@ def sample(
             if not _is_set(stop):
                 run = start_run(call, where, graphs, split=bool(executor or max_batch_size))
                 _drive(run, watch, stop)
+                if run.call.learn is not None:
+                    run.call.learn(run)
     except KeyboardInterrupt as error:
         result = _result(run)
         raise Interrupted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self, final
 
 import torch
@@ -112,7 +113,7 @@ class GaussianAnswer:
     query: GaussianQuery
     predictions: Tensor  # (m, d)
 
-    @property
+    @cached_property
     def target(self) -> Gaussian:
         at = self._own
         return self._law(at, self.query.step[at])
@@ -130,7 +131,7 @@ class GaussianAnswer:
         width = (self.query.count - 1).to(device)
         return self.query.oracle.lean(self.target, states, step, draft, width, self.query.free)
 
-    @property
+    @cached_property
     def _own(self) -> Tensor:
         """Which state each depth of a path is (rows, most); past a path's last, the last."""
         query = self.query

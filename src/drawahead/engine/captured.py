@@ -22,6 +22,8 @@ from drawahead.errors import AnswerError
 from drawahead.laws import Law
 from drawahead.samplers.window import Drafts, WindowSampler
 
+_PATIENCE = 2000  # questions too many, in rounds wider than need be, before a fitting one is captured
+
 
 class Shape(NamedTuple):
     """What a captured round depends on."""
@@ -60,6 +62,8 @@ class Batch:
         self.device = fresh.device
         self.rows = len(fresh)
         self.graphs: dict[Shape, Any] = {}
+        self.captured_since_kept = False
+        self._missed: dict[Shape, int] = {}
         self._pool: Any = None
         self._law = sampler.begin(fresh).law
         tensors = fresh.tensors()
@@ -72,6 +76,11 @@ class Batch:
         self._drafts: dict[str, Tensor] = {}
         self.paths = fresh.bound(self._state_of_paths(), None)
 
+    @property
+    def columns(self) -> int:
+        """How many drafts there is room for."""
+        return next(iter(self._drafts.values())).shape[1] if self._drafts else 0
+
     def load(self, fresh: Paths, rows: list[int]) -> None:
         """Begin with these fresh paths in these rows."""
         drafts = self.sampler.begin(fresh)
@@ -80,19 +89,35 @@ class Batch:
         for name, tensor in new.items():
             self._state[name][at] = tensor.to(self.device)
 
-    def round(self, chain: Chain, shape: Shape) -> None:
-        """One round of this shape."""
-        self.warm(chain, shape)
+    def has(self, shape: Shape) -> bool:
+        """Whether a round of this shape, or one that does for it, is captured."""
+        return self._fitting(shape) in self.graphs
+
+    def round(self, chain: Chain, shape: Shape) -> Shape:
+        """One round of this shape, or of a captured one that does for it. -> the one that it was."""
+        fitting = self._fitting(shape)
+        if fitting != shape:
+            self._missed[shape] = self._missed.get(shape, 0) + self.rows * (fitting.window - shape.window)
+        self.warm(chain, fitting)
         if self.device.type == "cuda":
-            self.graphs[shape].replay()
+            self.graphs[fitting].replay()
         else:
-            self._round(chain.model, shape)
+            self._round(chain.model, fitting)
+        return fitting
 
     def warm(self, chain: Chain, shape: Shape) -> None:
         """Capture a round of this shape, unless that was done before."""
         self._grow(max(shape.window, shape.columns))
         if shape not in self.graphs:
+            self.captured_since_kept = True
             self.graphs[shape] = self._captured(chain.model, shape) if self.device.type == "cuda" else None
+
+    def _fitting(self, shape: Shape) -> Shape:
+        """To capture a round takes as long as dozens of rounds: a wider one does, until that has cost as much."""
+        if shape in self.graphs or self.device.type != "cuda" or self._missed.get(shape, 0) >= _PATIENCE:
+            return shape
+        wider = [one for one in self.graphs if all(has >= needs for has, needs in zip(one, shape, strict=True))]
+        return min(wider, default=shape)
 
     def standing(self) -> Standing:
         """Read back where the rows stand."""
@@ -139,9 +164,7 @@ class Batch:
 
     def _grow(self, columns: int) -> None:
         """Make room for so many drafts; graphs of rounds that used the old place are of no use then."""
-        if self._drafts and next(iter(self._drafts.values())).shape[1] >= columns:
-            return
-        if not self._drafts and not columns:
+        if columns <= self.columns:
             return
         empty = self._law.padded(columns, leaning=bool(getattr(self.sampler, "secant", False)))
         new = _parts(empty)
@@ -149,6 +172,7 @@ class Batch:
             new[name][:, : tensor.shape[1]] = tensor
         self._drafts = new
         self.graphs.clear()
+        self._pool = None  # it goes with the last graph
 
     def _captured(self, model: Any, shape: Shape) -> Any:
         kept = {name: tensor.clone() for name, tensor in (self._state | self._drafts).items()}

@@ -25,8 +25,10 @@ _LEAST = 4  # the narrowest window of the ladder, but for none at all
 class CapturedRun(Run):
     """A batch of rows, each of which is given the next sample when its own has ended."""
 
-    def __init__(self, call: Call, sampler: WindowSampler) -> None:
+    def __init__(self, call: Call, sampler: WindowSampler, *, blind: bool = True) -> None:
+        """`blind`: whether the device may work through rounds that commit one step each without being waited for."""
         super().__init__(call)
+        self._blind = blind
         self.sampler = sampler
         self._tokens = isinstance(call.chain, TokenChain)
         self.round_count = 0
@@ -39,6 +41,7 @@ class CapturedRun(Run):
         self._length: list[int] = []
         self._began: list[int] = []
         self._standing = Standing([], [], [])
+        self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
         self._under_way = self._rounds()
 
@@ -47,7 +50,7 @@ class CapturedRun(Run):
         self._fill()
         if self._batch is None:
             return
-        first = self._shape()
+        first = self._shape(self._batch)
         self._batch.warm(self.call.chain, first)
         if first.columns:
             widest = self._rung(first.columns)
@@ -66,6 +69,10 @@ class CapturedRun(Run):
                 yield self.report
         finally:
             self._release()
+
+    def seconds_of(self, window: int) -> float | None:
+        times = sorted(self._times.get(self._rung(window), ()))
+        return times[len(times) // 2] if times else None
 
     def close(self) -> None:
         self._release()
@@ -119,18 +126,21 @@ class CapturedRun(Run):
 
     def _round(self, batch: Batch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
-        before, shape = self._standing, self._shape()
+        before, shape = self._standing, self._shape(batch)
         drafted = sum(before.width[row] for row in live)
-        began = time.perf_counter()
-        batch.round(self.call.chain, shape)
+        began, first = time.perf_counter(), not batch.has(shape)
+        shape = batch.round(self.call.chain, shape)
         # Without drafts every row makes one step: there is nothing to read back before one ends.
-        blind = not shape.window and not shape.columns
+        blind = self._blind and not shape.window and not shape.columns
         if blind and all(before.position[row] + 1 < self._length[row] for row in live):
             position = [p + (number >= 0) for p, number in zip(before.position, self._number, strict=True)]
             after = Standing(position, before.width, before.wish)
         else:
             after = batch.standing()
-        self.oracle_seconds += time.perf_counter() - began
+        spent = time.perf_counter() - began
+        self.oracle_seconds += spent
+        if not first and not blind and len(live) == batch.rows:
+            self._times.setdefault(shape.window, []).append(spent)
         committed = sum(after.position[row] - before.position[row] for row in live)
         self._standing = after
         self._count(batch.rows, shape, committed, drafted, len(live))
@@ -154,7 +164,7 @@ class CapturedRun(Run):
         for row in rows:
             self._number[row] = -1
 
-    def _shape(self) -> Shape:
+    def _shape(self, batch: Batch) -> Shape:
         """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
         live = [row for row, number in enumerate(self._number) if number >= 0]
         standing = self._standing
@@ -164,7 +174,11 @@ class CapturedRun(Run):
         window = self._rung(int(width.max()))
         if not self.sampler.pipelined and window:
             ahead = ahead * (width == 0)
-        columns = max(self._rung(int(ahead.max())), window if self.sampler.drafts_from_last else 0)
+        columns = self._rung(int(ahead.max()))
+        if self._tokens:
+            columns = max(columns, window if self.sampler.drafts_from_last else 0)
+        else:  # drafts cost a prediction nothing: always as many as there is room for, so that shapes are few
+            columns = max(columns, window, batch.columns)
         # Only tokens have rows to read for what lies beyond; a prediction drafts any number of steps.
         past = not self._tokens or not self.sampler.drafts_from_last or bool((left > width).any())
         return Shape(window, columns, columns if past else 0)

@@ -14,6 +14,7 @@ import enum
 import functools
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, final
 
@@ -23,8 +24,9 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, enum.Enum, range)
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range})
 _FIXED = (type, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType)
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set})
 _MOST = 200_000  # things looked at: beyond that a model is captured anew
 _SMALL = 1 << 16  # bytes of an array that are compared
 
@@ -74,14 +76,17 @@ class _Walk:
         self._held: list[Any] = []  # temporary objects, so that no id is used twice
 
     def visit(self, value: Any) -> None:
-        if isinstance(value, _PLAIN):
-            self.marks.append((type(value), value) if value == value else (type(value), "nan"))
+        kind = type(value)
+        if kind in _PLAIN or isinstance(value, enum.Enum):
+            self.marks.append(value if kind is not float or value == value else "nan")
+            self.marks.append(kind)  # 1, 1.0 and True are equal
             return
         if isinstance(value, _FIXED):
             self.marks.append(id(value))  # they do not go
             return
-        if id(value) in self._numbers:
-            self.marks.append(("again", self._numbers[id(value)]))
+        number = self._numbers.get(id(value))
+        if number is not None:
+            self.marks.append(("again", number))
             return
         number = self._numbers[id(value)] = len(self._numbers)
         if number > _MOST:
@@ -89,11 +94,26 @@ class _Walk:
         self._held.append(value)
         self._enter(value)
 
+    def _named(self, entries: Any) -> None:
+        for name, entry in entries:
+            self.marks.append(name)
+            if type(entry) not in _CONTAINERS or entry:
+                self.visit(entry)
+            else:
+                self.marks.append(None)  # a module has a dozen empty ones
+
     def _enter(self, value: Any) -> None:
         if isinstance(value, Tensor):
             self._tensor(value)
+        elif isinstance(value, torch.nn.Module):
+            self.marks.append(type(value))
+            self.seen.append(value)
+            self._named(value.__dict__.items())
         elif isinstance(value, dict | types.MappingProxyType):
             self.marks.append((type(value), len(value)))
+            if all(type(key) is str for key in value):
+                self._named(value.items())
+                return
             for key, entry in value.items():
                 self.visit(key)
                 self.visit(entry)
@@ -102,7 +122,7 @@ class _Walk:
             for entry in value:
                 self.visit(entry)
         elif isinstance(value, set | frozenset):
-            if not all(isinstance(entry, _PLAIN) for entry in value):
+            if not all(type(entry) in _PLAIN for entry in value):
                 raise Opaque
             self.marks.append((type(value), frozenset(value)))
         elif isinstance(value, np.ndarray):
@@ -156,11 +176,7 @@ class _Walk:
         self.marks.append(kind)
         if kind.__weakrefoffset__:  # of others, their attributes tell
             self.seen.append(value)
-        for name, entry in (attributes or {}).items():
-            if name == "__weakref__":
-                continue
-            self.visit(name)
-            self.visit(entry)
+        self._named((attributes or {}).items())
         for slot in slots:
             if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
                 self.visit(slot)

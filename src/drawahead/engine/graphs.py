@@ -55,8 +55,11 @@ class Graphs:
 
     def give_back(self, chain: Chain, sampler: WindowSampler, batch: Batch, before: Fingerprint | None) -> None:
         """Keep a batch whose call has ended, if the model is the one that it began with."""
-        if not batch.graphs or before is None or fingerprint(chain, sampler, batch.paths) != before:
+        if not batch.graphs or before is None:
             return
+        if batch.captured_since_kept and fingerprint(chain, sampler, batch.paths) != before:
+            return
+        batch.captured_since_kept = False
         owner = weakref.ref(chain.model, self._drop)
         with self._lock:
             self._kept.append(_Kept(owner, before, batch))

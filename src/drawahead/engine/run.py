@@ -34,6 +34,8 @@ class Call:
     """What `Auto` chose, and why."""
     probes: int = 0
     """Queries it took to choose."""
+    learn: Callable[[Run], None] | None = None
+    """What to do with what the run has shown, when it is done."""
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -65,6 +67,10 @@ class Run(abc.ABC):
     @abc.abstractmethod
     def rounds(self) -> Generator[Callable[[], Report]]:
         """Yields, after every round, a function that makes the report so far."""
+
+    def seconds_of(self, window: int) -> float | None:
+        """How long a round with this window took; None if there was none, or if nobody looked."""
+        return None
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -1,18 +1,20 @@
-"""The default: measure how the model's time grows with the batch, then choose a sampler and a window.
+"""The default: a policy that chooses a sampler and a window from what rounds cost and what earlier samples took.
 
 Speculation trades queries for rounds. It pays where a round of many queries takes little longer than a round of one,
-which depends on the machine, the model and the number of samples drawn together. So a few calls are timed, and pilot
-samples, which are thrown away, show how many steps a round commits. Both are remembered with the oracle.
+which depends on the machine, the model and the number of samples drawn together. So a few rounds are timed, on other
+noise than the samples', and how many rounds a sample takes is at first a guess, which samples that are drawn correct.
 
-The choice reads times and committed steps, never noise of the samples that are drawn, so it changes no law. On tokens
-it does not even change a sample: `Coupled` gives what `Sequential` gives.
+The choice reads times, and rounds of samples of earlier calls, whose noise is spent: never noise of the samples that
+are about to be drawn. So it changes no law. On tokens it does not even change a sample: `Coupled` gives what
+`Sequential` gives.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, final
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol, final
 
 from drawahead.chains.base import Paths
 from drawahead.engine.threads import Thread
@@ -20,30 +22,28 @@ from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
 
-SHARE = 0.3  # of a window that a round commits, where no pilot has shown it
-_OWN_SECONDS = 2e-3  # about what a round of Coupled takes beside the model
+# Rounds of a sample with window w, of N steps: a sqrt(N) + b N / w. These fit the shipped image model.
+SETTLING, SHARE = 0.56, 0.8
 _FEW = 8  # steps for which measuring does not pay
-WORTH = 1.5  # the least predicted gain for which anything but Sequential is chosen without a pilot
+_MEASURED = 4  # windows that are timed at most for one choice
+_BETTER = 0.9  # of the time that another window must promise to take for it to be tried
+WORTH = 1.5  # the least gain for which `Sequential` is left on the word of a guess, where a trial is not cheap
+_GAIN = 1.05  # and where it is, or where the rounds are known
 
 
-class Bench(Protocol):
-    """What `Auto` may measure about one job."""
+class Timings(Protocol):
+    """What `Auto` may measure about one call."""
 
     steps: int
-    live: int
-    """Samples drawn together."""
     whole: bool
     """Whether asking about a whole path costs no more than one step of it."""
-    pilots: bool
-    """Whether pilot samples are cheap: where rounds are captured."""
-    where: str
-    """What else the times depend on."""
+    captured: bool
+    """Whether rounds are captured: then a round costs little beside the model, and timing one little, too."""
+    first: int
+    """The window to time first."""
 
     def seconds(self, window: int) -> float:
-        """How long a round with this window takes (0: one step each)."""
-
-    def rounds(self, window: int) -> float:
-        """How many rounds a pilot sample took with this window."""
+        """How long a round with this window takes (0: one step each), as it was timed now; asked again, the same."""
 
 
 class Choice(NamedTuple):
@@ -51,101 +51,129 @@ class Choice(NamedTuple):
     reason: str
 
 
+@dataclass
+class Experience:
+    """What is known of drawing from a model, so many samples at a time."""
+
+    seconds: dict[int, float] = field(default_factory=dict)
+    """Of a round, by window."""
+    rounds: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """Of a sample, by window: the mean, and over how many samples."""
+    choice: Choice | None = None
+
+    def learn(self, window: int, seconds: float | None, rounds: float, samples: int) -> None:
+        """Take in what drawing so many samples with this window has shown."""
+        if seconds is not None:
+            self.seconds[window] = seconds
+        mean, count = self.rounds.get(window, (0.0, 0))
+        self.rounds[window] = (mean * count + rounds * samples) / (count + samples), count + samples
+
+
 @final
 @dataclass(frozen=True)
 class Auto(Sampler):
-    """Chooses between `Sequential` and `Coupled` and its window, by measurement; the report says what and why.
+    """Chooses between `Sequential` and `Coupled` and its window; the report says what and why.
 
-    Where speculation cannot pay, finding that out costs about as much as three to five steps, once for a model and a
-    number of samples drawn together. The law is the same whatever it chooses. Samples of a diffusion are not, and the
-    choice depends on timings: to draw them again, name the sampler that the report names.
+    Where speculation cannot pay, finding that out costs about three steps, once for a model and a number of samples
+    drawn together. Calls after the first know how many rounds samples took. The distribution is the same whatever is
+    chosen. Samples of a diffusion are not, and the choice depends on timings: to draw them again, name the sampler that
+    the report names.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=True, rounds="n at most", reference="Sequential or Coupled, by measurement"
     )
 
-    def choose(self, bench: Bench, memory: dict[Any, Choice]) -> Choice:
-        """What to draw with; `memory` belongs to the oracle."""
-        if bench.steps < _FEW:
-            return Choice(Sequential(), f"there are only {bench.steps} steps")
-        key = (bench.live, bench.steps, bench.where)
-        if key not in memory:
-            try:
-                memory[key] = (_by_pilots if bench.pilots else _by_times)(bench)
-            except Exception as error:  # the run itself will meet it, and say where
-                return Choice(Sequential(), f"measuring failed: {error}")
-        return memory[key]
+    def choose(self, timings: Timings, known: Experience) -> Choice:
+        """What to draw with; `known` belongs to the model."""
+        if timings.steps < _FEW:
+            return Choice(Sequential(), f"there are only {timings.steps} steps")
+        try:
+            known.choice = _chosen(timings, known)
+        except Exception as error:  # the run itself will meet it, and say where
+            return Choice(Sequential(), f"measuring failed: {error}")
+        return known.choice
 
     def run(self, paths: Paths) -> Thread:
         return Coupled().run(paths)
 
 
-def _by_times(bench: Bench) -> Choice:
-    """Without pilots: assume that a round commits a fixed share of its window, and be wary."""
-    single = bench.seconds(0)
-    best, gain = 0, 1.0
-    if not bench.whole:
-        # What one more query a sample costs, in rounds; the sampler's own work, which does not grow, left out.
-        more = max((bench.seconds(1) - _OWN_SECONDS) / single - 1, 1e-3)
-        if SHARE / more < WORTH:
-            return Choice(Sequential(), f"twice the queries take {1 + more:.2f} times as long: speculation cannot pay")
-    for window, seconds in _rising(bench, lambda w: bench.seconds(w) / (w + 1)):
-        ahead = SHARE * (window + 1) * single / seconds
-        if ahead > gain:
-            best, gain = window, ahead
-    if gain < WORTH:
-        return Choice(Sequential(), f"more queries a round take as much longer as they are (gain {gain:.2f}x at best)")
-    seconds = bench.seconds(best)
-    ratio = seconds / single
-    return Choice(
-        Coupled(window=None if bench.whole else best, least=round(ratio, 2)),
-        f"a round with window {best} takes {ratio:.2f} times as long as one without; expected gain {gain:.1f}x",
-    )
+def _chosen(timings: Timings, known: Experience) -> Choice:
+    steps, seconds = timings.steps, known.seconds
+    windows = [steps - 1] if timings.whole else _ladder(steps)
+    rounds = expected_rounds(steps, known)
+
+    def cost(window: int) -> float:
+        return rounds(window) * between(seconds, window)
+
+    if known.choice is None:
+        _measured(timings, seconds, windows[-1] if timings.whole else timings.first)
+    single = seconds[0]
+    worth = _GAIN if timings.captured or known.rounds else WORTH
+    for _ in range(_MEASURED):
+        # Not much wider than what is known: a guess may be wrong by as much as that costs.
+        best = min((w for w in windows if w <= 4 * max(seconds)), default=windows[0], key=cost)
+        if best in seconds or steps * single < worth * cost(best):
+            break
+        if known.choice is not None and cost(best) > _BETTER * min(map(cost, set(windows) & set(seconds))):
+            break
+        _measured(timings, seconds, best)
+        single = seconds[0]
+    best = min(set(windows) & set(seconds) or windows, key=cost)
+    gain = steps * single / cost(best)
+    if gain < worth:
+        twice = between(seconds, 1) / single
+        return Choice(Sequential(), f"twice the queries take {twice:.2f} times as long: {gain:.2f}x at best")
+    window = None if timings.whole else best
+    if known.choice is not None and getattr(known.choice.sampler, "window", 0) == window:
+        return known.choice  # its rounds are captured
+    ratio = seconds[best] / single
+    reason = f"a round with window {best} takes {ratio:.2f} times as long as one without; about {gain:.1f}x less time"
+    return Choice(Coupled(window=window, least=float(f"{ratio:.2g}")), reason)
 
 
-def _by_pilots(bench: Bench) -> Choice:
-    """With pilots: the window that takes the least time."""
-    single = bench.seconds(0)
-    windows = [window for window, _ in _rising(bench, lambda w: bench.rounds(w) * bench.seconds(w))]
-    rounds = _smoothed({window: bench.rounds(window) for window in windows})
-    spent = {window: rounds[window] * bench.seconds(window) for window in windows}
-    best = min(spent, key=lambda w: spent[w], default=0)
-    if not best or spent[best] > 0.95 * bench.steps * single:
-        gain = bench.steps * single / spent[best] if best else 1.0
-        return Choice(Sequential(), f"with {bench.live} samples at once the best window gained {gain:.2f}x")
-    ratio = bench.seconds(best) / single
-    gain = bench.steps * single / spent[best]
-    return Choice(
-        Coupled(window=None if bench.whole else best, least=round(ratio, 2)),
-        f"a round with window {best} takes {ratio:.2f} times as long as one without, and a pilot needed "
-        f"{rounds[best]:.0f} rounds: {gain:.1f}x less time",
-    )
+def _measured(timings: Timings, seconds: dict[int, float], window: int) -> float:
+    """Time a round, if that was not done before. The first of all is slow: that without a window is timed again."""
+    if window not in seconds:
+        seconds[window] = timings.seconds(window)
+        seconds[0] = min(seconds.get(0, math.inf), timings.seconds(0))
+        seconds[window] = max(seconds[window], seconds[0])
+    return seconds[window]
 
 
-def _smoothed(rounds: dict[int, float]) -> dict[int, float]:
-    """Rounds by window, by least squares on a + b / window: pilots are few, and all of them tell about each window."""
-    if len(rounds) < 3:
-        return rounds
-    inverse = [1 / window for window in rounds]
-    middle, mean = sum(inverse) / len(rounds), sum(rounds.values()) / len(rounds)
-    spread = sum((x - middle) ** 2 for x in inverse)
-    slope = sum((x - middle) * y for x, y in zip(inverse, rounds.values(), strict=True)) / spread
-    return {window: max(1.0, mean + slope * (1 / window - middle)) for window in rounds}
+def _ladder(steps: int) -> list[int]:
+    """4, 8, 16 ... 1024, or up to all steps but one."""
+    return [1 << i for i in range(2, 11) if 1 << i < steps - 1] + [steps - 1] * (steps <= 1024)
 
 
-def _rising(bench: Bench, cost: Callable[[int], float]) -> list[tuple[int, float]]:
-    """Windows to consider, each wider than the one before, until the cost rises; with the seconds of a round."""
-    if bench.whole:
-        return [(bench.steps - 1, bench.seconds(bench.steps - 1))]
-    windows = []
-    window, last = (32 if bench.pilots else 4), float("inf")
-    window = min(window, bench.steps - 1)
-    while True:
-        here = cost(window)
-        windows.append((window, bench.seconds(window)))
-        # Rounds of pilots vary by a tenth or so: the search ends where the cost has risen by more than that.
-        if here > (1.15 if bench.pilots else 0.9) * last or window >= bench.steps - 1 or window >= 1024:
-            return windows
-        last = here
-        window = min(bench.steps - 1, window * 2 if bench.pilots else window * 4)
+def between(seconds: dict[int, float], window: int) -> float:
+    """The seconds of a round with this window, from those that are known: on straight lines between them."""
+    if window in seconds:
+        return seconds[window]
+    known = sorted(seconds)
+    if len(known) == 1:
+        return seconds[known[0]]
+    low = max((w for w in known[:-1] if w < window), default=known[0])
+    high = known[known.index(low) + 1]
+    slope = max(0.0, (seconds[high] - seconds[low]) / (high - low))
+    return seconds[low] + slope * (window - low)
+
+
+def expected_rounds(steps: int, known: Experience) -> Callable[[int], float]:
+    """How many rounds a sample takes with a window: the formula above, corrected by what samples took."""
+    settling, share = SETTLING * math.sqrt(steps), SHARE * steps
+    seen = [(1.0 / w, mean, count) for w, (mean, count) in known.rounds.items() if w]
+    if len(seen) > 1:
+        # Least squares on a + b / w, held to the guess by the weight of one sample at either end.
+        points = [*seen, (1 / 32, settling + share / 32, 1), (1 / steps, settling + share / steps, 1)]
+        weight = sum(n for _, _, n in points)
+        middle = sum(n * x for x, _, n in points) / weight
+        mean = sum(n * y for _, y, n in points) / weight
+        spread = sum(n * (x - middle) ** 2 for x, _, n in points)
+        share = max(0.0, sum(n * (x - middle) * (y - mean) for x, y, n in points) / spread)
+        settling = max(1.0, mean - share * middle)
+    elif seen:
+        inverse, mean, _ = seen[0]
+        factor = mean / (settling + share * inverse)
+        settling, share = factor * settling, factor * share
+    return lambda window: min(float(steps), max(steps / (window + 1), settling + share / window))
