@@ -64,6 +64,9 @@ class Noisy(WrappedOracle):
         rows = self.oracle.reread(tokens, rank, row, prefix, position)
         return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
 
+    def conditioned(self, **rows: Tensor) -> Noisy:
+        return Noisy(self.oracle.conditioned(**rows), self.error, self.seed, toward=self.toward)
+
     def _moved(self, rows: Tensor, keys: Tensor, position: Tensor) -> Tensor:
         """Rows (..., q) of the conditionings with these keys (...), wrong by `error`."""
         probs = rows.double().exp()

@@ -7,6 +7,7 @@ hidden positions. The contract is stated here and nowhere else.
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Callable
 from typing import final
 
@@ -72,6 +73,11 @@ class TokenOracle(abc.ABC):
         cells = self.chain_rows(tokens, rank, row, prefix.reshape(-1), position.reshape(-1))
         return cells.view(*prefix.shape, self.vocab_size)
 
+    def conditioned(self, **rows: Tensor) -> TokenOracle:
+        """The same oracle for sequences that come with these rows of a condition: whatever it is asked next is asked
+        about as many sequences, in that order."""
+        raise InputError(f"{type(self).__name__} takes no condition: give it a method conditioned(**rows)")
+
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         """More rows of conditionings that `chain_rows` or `rows_at` has answered before; arguments of `chain_rows`.
 
@@ -87,17 +93,30 @@ def reveal(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor) -> Tensor:
 
 @final
 class FunctionOracle(TokenOracle):
-    """A plain callable `tokens (m, n) -> log-probability rows (m, n, q)` as an oracle."""
+    """A plain callable `tokens (m, n) -> log-probability rows (m, n, q)` as an oracle. With a condition it is called
+    with the rows that belong to its sequences: `function(tokens, **rows)`."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], length: int, vocab_size: int) -> None:
         if not callable(function):
             raise InputError(f"an oracle's function must be callable, not {short(function)}")
         self.function = function
+        self.given: dict[str, Tensor] = {}
         self.length = whole("length", length, 1)
         self.vocab_size = whole("vocab_size", vocab_size, 1)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        return self.function(tokens)
+        return self.function(tokens, **self.given)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
+        shown = reveal(tokens, rank, pairs[0], pairs[1])
+        of = self.conditioned(**{name: table[pairs[0]] for name, table in self.given.items()}) if self.given else self
+        return of.rows_at(shown, context, position)
+
+    def conditioned(self, **rows: Tensor) -> FunctionOracle:
+        same = FunctionOracle(self.function, self.length, self.vocab_size)
+        same.device, same.given = self.device, rows
+        return same
 
 
 class WrappedOracle(TokenOracle):
@@ -127,6 +146,7 @@ class CountingOracle(WrappedOracle):
 
     def __init__(self, oracle: TokenOracle) -> None:
         super().__init__(oracle)
+        self._home = self
         self.calls = 0
         self.queries = 0
         self.passes = 0
@@ -149,13 +169,18 @@ class CountingOracle(WrappedOracle):
         return self.oracle.path_rows(tokens, rank, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        self.rereadings += len(tokens)
+        self._home.rereadings += len(tokens)
         return self.oracle.reread(tokens, rank, row, prefix, position)
 
+    def conditioned(self, **rows: Tensor) -> CountingOracle:
+        same = copy.copy(self)  # which counts where this one does
+        same.oracle = self.oracle.conditioned(**rows)
+        return same
+
     def _count(self, queries: int, passes: int) -> None:
-        self.calls += 1
-        self.queries += queries
-        self.passes += passes
+        self._home.calls += 1
+        self._home.queries += queries
+        self._home.passes += passes
 
 
 def _checked(rows: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:

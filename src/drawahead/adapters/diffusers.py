@@ -118,6 +118,22 @@ class _Denoiser:
         return gains[0] * prediction + gains[1] * (limited - prediction)
 
 
+def same_chain(one: GaussianChain, other: GaussianChain) -> bool:
+    """Whether two chains made by `from_diffusers` draw by the same steps of the same network."""
+    here, there = one.denoiser, other.denoiser
+    if not isinstance(here, _Denoiser) or not isinstance(there, _Denoiser) or here.network is not there.network:
+        return False
+    plain = [(c.shape, c.dtype, c.device, d.dtype, repr(d.limit)) for c, d in ((one, here), (other, there))]
+    names = ("a", "b", "s", "signal", "noise", "time")
+    tables = [
+        [*(getattr(c.plan, name) for name in names), d.table, d.time, *([] if d.label is None else [d.label])]
+        for c, d in ((one, here), (other, there))
+    ]
+    if plain[0] != plain[1] or len(tables[0]) != len(tables[1]):
+        return False
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(*tables, strict=True))
+
+
 def _parts(model: Any, scheduler: Any) -> tuple[Any, Any]:
     """The network and the scheduler."""
     components = getattr(model, "components", None)

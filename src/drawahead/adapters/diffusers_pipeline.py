@@ -11,14 +11,14 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.adapters.diffusers import from_diffusers
+from drawahead.adapters.diffusers import from_diffusers, same_chain
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
 from drawahead.errors import InputError, whole
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.sample import sample
-from drawahead.samplers import Coupled, Picard, Sampler, Sequential
+from drawahead.samplers import Auto, Picard, Sampler, Sequential
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all
@@ -76,7 +76,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         callback_on_step_end: called as (pipeline, step, timestep, {"latents": ...}) after each round that brought the
             slowest image further; `step` is the last step that all images have finished. Steps finish in bunches, so
             most numbers are passed over; the last one never is. Latents are copies and cannot be replaced.
-        sampler: how to draw; `Coupled()` by default.
+        sampler: how to draw; `Auto()` by default.
         max_batch_size: the most states the UNet is given at a time; rounds are split, not added.
         """
         batch_size = whole("batch_size", batch_size, 1)
@@ -84,17 +84,19 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             raise InputError(f"output_type must be 'pil', 'np' or 'pt', not {output_type!r}")
         if unknown := set(callback_on_step_end_tensor_inputs) - {"latents"}:
             raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
-        chain = from_diffusers(
-            self.unet,
-            self.scheduler,
-            num_inference_steps=self._steps(num_inference_steps),
-            eta=eta,
-            use_clipped_model_output=bool(use_clipped_model_output),
-            class_labels=class_labels,
-            device=self._execution_device,
+        chain = self._kept(
+            from_diffusers(
+                self.unet,
+                self.scheduler,
+                num_inference_steps=self._steps(num_inference_steps),
+                eta=eta,
+                use_clipped_model_output=bool(use_clipped_model_output),
+                class_labels=class_labels,
+                device=self._execution_device,
+            )
         )
-        sampler = sampler or Coupled()
-        if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard):
+        sampler = sampler or Auto()
+        if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard | Auto):
             warnings.warn(
                 "no step of this scheduler is random (DDIM with eta=0), so there is nothing to speculate and every "
                 "round takes one step; give eta=1.0, or sampler=Picard() to refine all steps to a tolerance",
@@ -104,7 +106,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         with self.progress_bar(total=chain.steps) as bar:
 
             def look(report: Report) -> None:
-                done = int(batch.position.min())
+                done = min((steps[-1] for steps in report.progress.values()), default=0)  # of the first few images
                 if done == bar.n:
                     return
                 bar.update(done - bar.n)
@@ -122,11 +124,18 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
                 max_batch_size=max_batch_size,
                 max_live=batch_size,
                 on_round=look,
-                graphs=False,
+                graphs=None if callback_on_step_end is None else False,  # captured rounds cannot be looked into
             )
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)
         return DrawaheadPipelineOutput(images, result.report) if return_dict else (images, result.report)
+
+    def _kept(self, chain: GaussianChain) -> GaussianChain:
+        """The chain of the last call, if this one is the same: its rounds may be captured already."""
+        last: GaussianChain | None = self.__dict__.get("_last_chain")
+        if last is None or not same_chain(last, chain):
+            self.__dict__["_last_chain"] = last = chain
+        return last
 
     def _steps(self, num_inference_steps: int | None) -> int | None:
         if num_inference_steps is not None or type(self.scheduler).__name__ == "DDPMScheduler":

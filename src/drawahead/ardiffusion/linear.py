@@ -59,7 +59,7 @@ def law(chain: StackedChain) -> Normal:
     mean, covariance = refreshed(mean, covariance, 0)
     for k in range(chain.steps):
         step = torch.full((len(probes),), k)
-        answers = torch.as_tensor(chain.predict(probes.view(-1, lanes, size), step)).double().view(-1, size)
+        answers = torch.as_tensor(chain.predict(probes.view(-1, lanes, size), step, {})).double().view(-1, size)
         slope = (answers[1:-1] - answers[0]).T  # (d, n)
         if not torch.allclose(slope @ probes[-1] + answers[0], answers[-1], rtol=1e-9, atol=1e-9):
             raise InputError(f"the oracle is not affine in the state at step {k}: only a drawn law is to be had")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
+from drawahead.chains.condition import Condition, Given, of_samples
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.rolling import rolled, stable_block
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
@@ -34,6 +35,9 @@ class GaussianChain(VectorChain):
     `record` lists numbers of steps after which to keep the state: samples then have shape
     (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
     given and what samples come back as; laws are always worked out in float64.
+
+    `condition` tells the denoiser more about each sample: a tensor, or a dictionary of tensors, with a row for each
+    sample or one for all. It is called as `denoiser(x, k, **rows)`, with the rows that belong to its states.
     """
 
     noun: ClassVar[str] = "denoiser"
@@ -49,6 +53,7 @@ class GaussianChain(VectorChain):
         record: Sequence[int] = (),
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
+        condition: Condition = None,
     ) -> None:
         if isinstance(denoiser, DenoisingTarget):
             schedule = schedule or StochasticLocalization(512, denoiser.radius)
@@ -61,7 +66,7 @@ class GaussianChain(VectorChain):
         if not isinstance(schedule, Schedule):
             raise InputError(f"schedule must be a schedule such as DDPM(), not {short(schedule)}")
         plan = schedule.plan()
-        super().__init__(shape, record, dtype, device, plan.s == 0)
+        super().__init__(shape, record, dtype, device, plan.s == 0, condition)
         self.denoiser = denoiser
         self.schedule = schedule
         self.plan = plan.to(self.device)
@@ -93,13 +98,14 @@ class GaussianChain(VectorChain):
             x,
             torch.zeros(rows, len(self.record), self.size, dtype=torch.float64, device=self.device),
             stream,
+            of_samples(self.condition, samples),
             known=None if self.known is None else rows_of(self.known, samples),
         )
         paths.x = paths.overwritten(x[:, None], first[:, None])[:, 0]
         return paths
 
-    def predict(self, x: Tensor, step: Tensor) -> object:
-        return self.denoiser(x, step)
+    def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
+        return self.denoiser(x, step, **given)
 
     def adjust(self, prediction: Tensor) -> Tensor:
         return self.schedule.adjust(prediction)
@@ -119,6 +125,19 @@ class GaussianChain(VectorChain):
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         return torch.cat([recorded, (last * self.plan.final)[:, None]], dim=1)
+
+    def replace(self, **changes: Any) -> GaussianChain:
+        """The same chain, but for these arguments of the constructor."""
+        start = None if self.start_state is None else self.start_state.view(-1, *self.shape)
+        known = None if self.known is None else self.known.view(-1, *self.shape)
+        own: dict[str, Any] = {
+            "denoiser": self.denoiser,
+            "schedule": self.schedule,
+            "shape": self.shape,
+            "start": start,
+        }
+        own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
+        return GaussianChain(**own | {"condition": self.condition} | changes)
 
     def check(self, num_samples: int) -> None:
         super().check(num_samples)

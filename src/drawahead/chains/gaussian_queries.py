@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, final
 import torch
 from torch import Tensor
 
+from drawahead.chains.condition import Given, of_rows
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
@@ -27,6 +28,8 @@ class GaussianQuery(Query):
     sample: Tensor  # (m,) on the CPU
     state: Tensor  # (m, entries of a state)
     step: Tensor  # (m,) on the CPU
+    given: Given  # the condition, a row for each path
+    owner: Tensor  # (m,) whose row each state has; empty without a condition
     first: Tensor  # (rows,) where the states of each path start; this and what follows is of no use once merged
     count: Tensor  # (rows,) how many there are
     most: int
@@ -49,16 +52,23 @@ class GaussianQuery(Query):
 
     @classmethod
     def merge(cls, queries: Sequence[Self]) -> Self:
+        owners, shift = [], 0
+        for query in queries:
+            owners.append(query.owner + shift)
+            shift += len(next(iter(query.given.values()), query.owner))
         return replace(
             queries[0],
             sample=torch.cat([query.sample for query in queries]),
             state=torch.cat([query.state for query in queries]),
             step=torch.cat([query.step for query in queries]),
+            given={name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given},
+            owner=torch.cat(owners),
         )
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         chain = self.oracle
-        flat = predictions(chain, self.state[start:stop], self.step[start:stop])
+        given = of_rows(self.given, self.owner[start:stop])
+        flat = predictions(chain, self.state[start:stop], self.step[start:stop], given)
         bad = ~flat.isfinite().all(-1)
         if bool(bad.any()):
             i = start + int(bad.nonzero()[0, 0])
@@ -72,20 +82,24 @@ class GaussianQuery(Query):
         part = slice(start, stop)
         sample, state, step = self.sample[part], self.state[part], self.step[part]
         none = self.count[:0]
-        return replace(self, sample=sample, state=state, step=step, first=none, count=none, most=0, free=None)
+        kept, owner = self.owner[part].unique(return_inverse=True)
+        return GaussianQuery(
+            self.oracle, sample, state, step, of_rows(self.given, kept), owner, none, none, most=0, free=None
+        )
 
     def on(self, oracle: VectorChain) -> Self:
-        return replace(self, oracle=oracle, state=self.state.to(oracle.device))
+        given = {name: table.to(oracle.device) for name, table in self.given.items()}
+        return replace(self, oracle=oracle, state=self.state.to(oracle.device), given=given)
 
     def answer(self, cells: Tensor) -> GaussianAnswer:
         return GaussianAnswer(self, cells)
 
 
-def predictions(chain: VectorChain, state: Tensor, step: Tensor) -> Tensor:
+def predictions(chain: VectorChain, state: Tensor, step: Tensor, given: Given) -> Tensor:
     """What the model answers, flat (m, d) and adjusted, at flat states (m, ...), each at its own step (m,)."""
     # Copies: a model may write into what it is given, and into what it has answered before.
     x = state.reshape(-1, *chain.state_shape).to(chain.dtype, copy=True)
-    prediction = chain.predict(x, step.to(chain.device, copy=True))
+    prediction = chain.predict(x, step.to(chain.device, copy=True), given)
     expected = (len(step), *chain.shape)
     if not isinstance(prediction, Tensor) or prediction.shape != expected:
         raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))

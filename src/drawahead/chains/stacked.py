@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Tally
+from drawahead.chains.condition import Condition, Given, of_samples
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
@@ -56,12 +57,13 @@ class StackedChain(VectorChain):
         record: Sequence[int] = (),
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
+        condition: Condition = None,
     ) -> None:
         if not callable(oracle):
             raise InputError(f"an oracle must be a callable, not {type(oracle).__name__}")
         if not isinstance(plan, StackedPlan):
             raise InputError(f"plan must be a StackedPlan, not {type(plan).__name__}")
-        super().__init__(shape, record, dtype, device, plan.is_fixed)
+        super().__init__(shape, record, dtype, device, plan.is_fixed, condition)
         self.oracle = oracle
         self.plan = plan = plan.to(self.device)
         n, c = self.steps, plan.lanes
@@ -106,12 +108,13 @@ class StackedChain(VectorChain):
             x,
             torch.zeros(rows, len(self.record), entries, dtype=torch.float64, device=self.device),
             stream,
+            of_samples(self.condition, samples),
         )
         paths.x = paths.refresh((self.keep_first @ paths.lanes)[:, None], first[:, None])[:, 0].flatten(1)
         return paths
 
-    def predict(self, x: Tensor, step: Tensor) -> object:
-        return self.oracle(x, step)
+    def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
+        return self.oracle(x, step, **given)
 
     def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
         step = step.clamp(max=self.steps)  # padding
@@ -133,6 +136,13 @@ class StackedChain(VectorChain):
         along = self.read(states.unflatten(-1, (-1, self.size)), step)
         drafted = step[:, : draft.shape[1]]
         return leaning(target, along, draft, (self.lowest[drafted], self.highest[drafted]), width, free)
+
+    def replace(self, **changes: Any) -> StackedChain:
+        """The same chain, but for these arguments of the constructor."""
+        start = None if self.start_state is None else self.start_state.view(-1, *self.state_shape)
+        own: dict[str, Any] = {"oracle": self.oracle, "plan": self.plan, "shape": self.shape, "start": start}
+        own |= {"record": self.record, "dtype": self.dtype, "device": self.device, "condition": self.condition}
+        return StackedChain(**own | changes)
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
         lanes = torch.cat([recorded, last[:, None]], dim=1).unflatten(-1, (-1, self.size))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
+from drawahead.chains.condition import Given, of_rows
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
@@ -36,6 +37,7 @@ class TokenQuery(Query):
     row: Tensor  # (m,) sorted; this and the next two on the CPU
     prefix: Tensor  # (m,)
     reach: Tensor  # (m,)
+    given: Given = field(default_factory=dict)  # the condition, a row for each path
 
     def __len__(self) -> int:
         return len(self.tokens) if self.oracle.one_pass else len(self.row)
@@ -75,6 +77,7 @@ class TokenQuery(Query):
             row=torch.cat(rows),
             prefix=torch.cat([query.prefix for query in queries]),
             reach=torch.cat([query.reach for query in queries]),
+            given={name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given},
         )
 
     def evaluate(self, start: int, stop: int) -> Tensor:
@@ -88,10 +91,12 @@ class TokenQuery(Query):
         if self.oracle.one_pass:
             # Copies: an oracle may write into what it is given.
             tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
-            rows = self.oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
+            oracle = _told(self.oracle, {name: table[low:high] for name, table in self.given.items()})
+            rows = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
         else:
             masked = reveal(self.tokens, self.rank, row.to(position.device), prefix.to(position.device))
-            rows = self.oracle.rows_at(masked, context.to(position.device), position.clone())
+            oracle = _told(self.oracle, of_rows(self.given, row))
+            rows = oracle.rows_at(masked, context.to(position.device), position.clone())
         return self._normalised(rows, cell_row, cell_prefix, position)
 
     def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
@@ -99,7 +104,8 @@ class TokenQuery(Query):
         row = torch.arange(start, stop)[:, None].expand_as(step)
         row, prefix, position = self._cells(row.reshape(-1), prefix.reshape(-1), step.reshape(-1))
         tokens, rank = self.tokens[start:stop].clone(), self.rank[start:stop].clone()
-        rows = self.oracle.reread(tokens, rank, row - start, prefix.clone(), position.clone())
+        oracle = _told(self.oracle, {name: table[start:stop] for name, table in self.given.items()})
+        rows = oracle.reread(tokens, rank, row - start, prefix.clone(), position.clone())
         return self._normalised(rows, row, prefix, position)
 
     def _cells(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -145,15 +151,21 @@ class TokenQuery(Query):
             row=self.row[low:high] - start,
             prefix=self.prefix[low:high],
             reach=self.reach[low:high],
+            given={name: table[start:stop] for name, table in self.given.items()},
         )
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
-        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank)
+        given = {name: table.to(oracle.device) for name, table in self.given.items()}
+        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, given=given)
 
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
         return TokenAnswer(self, cells, count, count.cumsum(0) - count)
+
+
+def _told(oracle: TokenOracle, given: Given) -> TokenOracle:
+    return oracle.conditioned(**given) if given else oracle
 
 
 def _complaint(row: Tensor) -> str:
@@ -240,6 +252,7 @@ class Along:
     length: Tensor  # (rows,)
     last: Tensor  # (rows,) the prefix of the last own depth
     window: int
+    given: Given  # the condition, a row for each path
 
     def look(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         """See `Paths.look`."""
@@ -264,11 +277,14 @@ class Along:
     def _rows(self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of places (rows, cells) at the depths `context`, normalised, and whether they were laws."""
         if oracle.one_pass:
+            oracle = _told(oracle, self.given)
             rows = oracle.path_rows(self.tokens, self.rank.clone(), prefix.gather(1, context), place)
         else:
             row = torch.arange(len(prefix), device=prefix.device)[:, None]
             masked = reveal(self.tokens, self.rank, row.expand_as(prefix).reshape(-1), prefix.reshape(-1))
             at = (row * prefix.shape[1] + context).reshape(-1)
+            depths = prefix.shape[1]
+            oracle = _told(oracle, {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()})
             rows = oracle.rows_at(masked, at, place.reshape(-1))
         expected = (place.numel(), oracle.vocab_size)
         if not isinstance(rows, Tensor) or rows.numel() != place.numel() * oracle.vocab_size:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
+from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
 from drawahead.errors import InputError, whole
 from drawahead.laws import Categorical
@@ -32,6 +33,7 @@ class TokenPaths(Paths):
     tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
     order: Tensor
     rank: Tensor
+    given: Given = field(default_factory=dict)  # the rows of the condition
 
     @property
     def device(self) -> torch.device:
@@ -50,23 +52,26 @@ class TokenPaths(Paths):
         prefix = self.position[row] + first + depth
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
         tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
-        return TokenQuery(self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches)
+        return TokenQuery(self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches, self.given)
 
     def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
         ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
-        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1])
+        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1], self.given)
         return asked.look(self.oracle, beyond, last_only)
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "tokens": self.tokens}
-        return own | {"order": self.order, "rank": self.rank, "stream": self.stream.keys}
+        own |= {"order": self.order, "rank": self.rank, "stream": self.stream.keys}
+        return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
 
     def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
         paths = copy.copy(self)
         paths.oracle = model
+        paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
         for name, tensor in tensors.items():
-            setattr(paths, name, Stream(tensor) if name == "stream" else tensor)
+            if not name.startswith(GIVEN):
+                setattr(paths, name, Stream(tensor) if name == "stream" else tensor)
         return paths
 
     def _filled(self, values: Tensor, count: Tensor) -> Tensor:
@@ -92,7 +97,7 @@ class TokenPaths(Paths):
         self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
         rows = rows.to(self.device)
         self.tokens, self.order, self.rank = self.tokens[rows], self.order[rows], self.rank[rows]
-        self.stream = self.stream[rows]
+        self.stream, self.given = self.stream[rows], of_rows(self.given, rows)
 
     def result(self, rows: Tensor) -> Tensor:
         return self.tokens[rows].cpu()
@@ -115,6 +120,10 @@ class TokenChain(Chain):
     In the order "spread" the positions drawn so far are always spread evenly over the sequence: it follows multiples
     of the golden ratio from a random start. Where neighbours depend on each other most, as in text, it takes fewer
     rounds than a uniformly random order, for which alone there are theorems.
+
+    `condition` tells the oracle more about each sample: a tensor, or a dictionary of tensors, with a row for each
+    sample or one for all. A callable is called as `oracle(tokens, **rows)`, with the rows that belong to its
+    sequences; a `TokenOracle` needs a method `conditioned`.
     """
 
     def __init__(
@@ -125,6 +134,7 @@ class TokenChain(Chain):
         vocab_size: int | None = None,
         order: Order = None,
         evidence: Any = None,
+        condition: Condition = None,
     ) -> None:
         if not isinstance(oracle, TokenOracle):
             if not callable(oracle):
@@ -143,6 +153,9 @@ class TokenChain(Chain):
         self.oracle = oracle
         self.order = self._checked_order(order)
         self.evidence = None if evidence is None else self._checked_evidence(evidence)
+        self.condition = checked(condition, oracle.device)
+        if self.condition:
+            oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
 
     @property
     def steps(self) -> int:
@@ -190,13 +203,32 @@ class TokenChain(Chain):
         rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=device).expand(rows, n))
         rank = torch.where(rank < length.to(device)[:, None], rank, -1)
         return TokenPaths(
-            self.oracle, samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally, tokens, order, rank
+            self.oracle,
+            samples,
+            torch.zeros(rows, dtype=torch.int64),
+            length,
+            stream,
+            tally,
+            tokens,
+            order,
+            rank,
+            of_samples(self.condition, samples),
         )
 
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle}  # orders and evidence are the samples' own
 
+    def oracle_of(self, samples: Tensor) -> TokenOracle:
+        """The oracle for one sequence of each of these samples (m,)."""
+        return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
+
+    def replace(self, **changes: Any) -> TokenChain:
+        """The same chain, but for these arguments of the constructor."""
+        own: dict[str, Any] = {"oracle": self.oracle, "order": self.order, "evidence": self.evidence}
+        return TokenChain(**own | {"condition": self.condition} | changes)
+
     def check(self, num_samples: int) -> None:
+        check_rows(self.condition, num_samples)
         for name in ("order", "evidence"):
             given = getattr(self, name)
             if isinstance(given, Tensor) and given.dim() == 2 and len(given) < num_samples:

@@ -9,13 +9,14 @@ import abc
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
+from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
 from drawahead.inputs import floating, place, sizes, table, wholes
@@ -28,7 +29,7 @@ class VectorChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model."""
-    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known"})
+    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "condition"})
     """Attributes that hold something for each sample."""
     start_state: Tensor | None
     """The first state, where it is given (1 or num_samples, entries of a state)."""
@@ -40,11 +41,13 @@ class VectorChain(Chain):
         dtype: torch.dtype | None,
         device: torch.device | str,
         deterministic: Tensor,
+        condition: Condition,
     ) -> None:
         """`deterministic` (N,) says which steps have no noise."""
         self.shape = sizes("shape", shape)
         self.dtype = torch.float32 if dtype is None else floating("dtype", dtype)
         self._device = place("device", device)
+        self.condition = checked(condition, self._device)
         self._steps = len(deterministic)
         self.record = wholes("record", record)
         if any(not 0 < step < self.steps for step in self.record):
@@ -89,8 +92,9 @@ class VectorChain(Chain):
         return self._ahead[device.type]
 
     @abc.abstractmethod
-    def predict(self, x: Tensor, step: Tensor) -> object:
-        """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,)."""
+    def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
+        """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,), with the rows of
+        the condition that belong to them."""
 
     def adjust(self, prediction: Tensor) -> Tensor:
         """What is done to flat answers (m, d) before they are used; part of the law."""
@@ -116,6 +120,7 @@ class VectorChain(Chain):
 
     def check(self, num_samples: int) -> None:
         self.enough("start", self.start_state, num_samples)
+        check_rows(self.condition, num_samples)
 
     def enough(self, name: str, given: Tensor | None, num_samples: int) -> None:
         if given is not None and 1 != len(given) < num_samples:
@@ -151,6 +156,7 @@ class VectorPaths(Paths):
     x: Tensor  # (rows, entries of a state) the committed state
     recorded: Tensor  # (rows, len(record), entries of a state)
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
+    given: Given = field(default_factory=dict)  # the rows of the condition
     followed: tuple[Tensor, Tensor] | None = None  # the last guess, and the states it leads to
     blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
 
@@ -192,8 +198,9 @@ class VectorPaths(Paths):
         at = (row * states.shape[1] + depth).to(self.device)
         step = self.position[row] + depth
         most = int(count.max())
+        state, owner = states.flatten(0, 1)[at], row if self.given else row[:0]
         return GaussianQuery(
-            self.chain, self.sample[row], states.flatten(0, 1)[at], step, start, count, most, self.free
+            self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.free
         )
 
     def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
@@ -203,8 +210,12 @@ class VectorPaths(Paths):
         step = self.steps(depths).clamp(max=self.chain.steps - 1)
         first = torch.arange(len(self), device=self.device) * depths
         flat = states.flatten(0, 1)
-        query = GaussianQuery(self.chain, self.sample, flat, step.flatten(), first, width + 1, depths, self.free)
-        predicted = predictions(self.chain, flat, query.step)
+        owner, count = first // depths, width + 1
+        query = GaussianQuery(
+            self.chain, self.sample, flat, step.flatten(), self.given, owner, first, count, depths, self.free
+        )
+        given = {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()}
+        predicted = predictions(self.chain, flat, query.step, given)
         own = torch.arange(depths, device=self.device) <= width[:, None]
         sound = predicted.isfinite().all(-1).view_as(own) | ~own | (self.position >= self.length)[:, None]
         return query.answer(predicted), sound.all().view(1)
@@ -212,13 +223,15 @@ class VectorPaths(Paths):
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "x": self.x}
         own |= {"recorded": self.recorded, "stream": self.stream.keys, "copies": self.copies.keys}
-        return own
+        return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
 
     def bound(self, tensors: dict[str, Tensor], model: VectorChain) -> Self:
         paths = copy.copy(self)
         paths.chain, paths.blocked, paths.followed = model, True, None
+        paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
         for name, tensor in tensors.items():
-            setattr(paths, name, Stream(tensor) if name in ("stream", "copies") else tensor)
+            if not name.startswith(GIVEN):
+                setattr(paths, name, Stream(tensor) if name in ("stream", "copies") else tensor)
         return paths
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
@@ -247,7 +260,7 @@ class VectorPaths(Paths):
         self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
         rows = rows.to(self.device)
         self.stream, self.copies = self.stream[rows], self.copies[rows]
-        self.x, self.recorded = self.x[rows], self.recorded[rows]
+        self.x, self.recorded, self.given = self.x[rows], self.recorded[rows], of_rows(self.given, rows)
 
     def result(self, rows: Tensor) -> Tensor:
         kept = self.chain.outcome(self.recorded[rows], self.x[rows])

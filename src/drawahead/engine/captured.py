@@ -22,7 +22,7 @@ from drawahead.errors import AnswerError
 from drawahead.laws import Law
 from drawahead.samplers.window import Drafts, WindowSampler
 
-_PATIENCE = 2000  # questions too many, in rounds wider than need be, before a fitting one is captured
+_PATIENCE = 800  # questions too many, in rounds wider than need be, before a fitting one is captured
 
 
 class Shape(NamedTuple):

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
+from drawahead.chains.condition import Given
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.chains.tokens import TokenChain
-from drawahead.chains.vectors import VectorChain
 from drawahead.errors import InputError
 from drawahead.oracles import TokenOracle
 
@@ -33,43 +33,33 @@ class OracleElsewhere(TokenOracle):
     def rows(self, tokens: Tensor) -> Never:
         _refuse()
 
+    def conditioned(self, **rows: Tensor) -> OracleElsewhere:
+        return self
+
 
 @final
 class DenoiserElsewhere:
     """A denoiser, or the oracle of a stacked chain, which only an executor that holds it can ask."""
 
-    def __call__(self, x: Tensor, k: Tensor) -> Never:
+    def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Never:
         _refuse()
 
 
 def elsewhere(chain: Chain) -> Chain:
     """The same chain on the CPU, without its model: what a driver draws from."""
     if isinstance(chain, TokenChain):
-        return TokenChain(OracleElsewhere(chain.oracle), order=chain.order, evidence=chain.evidence)
+        return chain.replace(oracle=OracleElsewhere(chain.oracle), condition=_on_the_cpu(chain.condition))
     if isinstance(chain, GaussianChain):
-        return GaussianChain(
-            DenoiserElsewhere(),
-            chain.schedule,
-            chain.shape,
-            start=_states(chain, chain.start_state),
-            known=_states(chain, chain.known),
-            record=chain.record,
-            dtype=chain.dtype,
-        )
+        condition = _on_the_cpu(chain.condition)
+        return chain.replace(denoiser=DenoiserElsewhere(), device="cpu", condition=condition)
     if isinstance(chain, StackedChain):
-        return StackedChain(
-            DenoiserElsewhere(),
-            chain.plan.to(torch.device("cpu")),
-            chain.shape,
-            start=_states(chain, chain.start_state),
-            record=chain.record,
-            dtype=chain.dtype,
-        )
+        plan, condition = chain.plan.to(torch.device("cpu")), _on_the_cpu(chain.condition)
+        return chain.replace(oracle=DenoiserElsewhere(), plan=plan, device="cpu", condition=condition)
     raise InputError(f"a {type(chain).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
 
 
-def _states(chain: VectorChain, flat: Tensor | None) -> Tensor | None:
-    return None if flat is None else flat.view(-1, *chain.state_shape).cpu()
+def _on_the_cpu(given: Given) -> Given:
+    return {name: table.cpu() for name, table in given.items()}
 
 
 def _refuse() -> Never:

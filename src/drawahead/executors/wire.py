@@ -41,11 +41,17 @@ def _names(kind: Any) -> set[str]:
 
 def _packed(value: object) -> object:
     if isinstance(value, Tensor):
+        if value.dtype == torch.bfloat16:
+            return value.clone()  # numpy has none
         return value.numpy()  # of a slice this is only the slice; of a tensor it would be all that it is a slice of
+    if isinstance(value, dict):
+        return {name: _packed(entry) for name, entry in value.items()}
     return Packed.of(value) if isinstance(value, Query) else value
 
 
 def _unpacked(value: object, oracle: object) -> object:
     if isinstance(value, np.ndarray):
         return torch.tensor(value)  # its own: what comes in cannot be written to
+    if isinstance(value, dict):
+        return {name: _unpacked(entry, oracle) for name, entry in value.items()}
     return value.unpacked(oracle) if isinstance(value, Packed) else value

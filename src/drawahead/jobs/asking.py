@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 
 from drawahead.chains.base import Chain
+from drawahead.chains.condition import fingerprint
 from drawahead.engine.run import Call
 from drawahead.engine.start import start_run
 from drawahead.engine.threads import Executor
@@ -113,6 +114,7 @@ class Asked:
             "steps": self.chain.steps,
             "shape": tuple(room.shape[1:]),
             "dtype": str(room.dtype).removeprefix("torch."),
+            "condition": fingerprint(getattr(self.chain, "condition", {})),
         }
 
     def _pilot(self, seed: int, num_samples: int, pace: Pace) -> Result:

@@ -43,6 +43,8 @@ class Config:
     """Of one sample."""
     dtype: str
     """Of the samples."""
+    condition: str = ""
+    """A hash of the condition; empty without one."""
 
     @property
     def shards(self) -> int:
@@ -89,6 +91,7 @@ class Config:
             steps=checks.count(found["steps"], "steps"),
             shape=tuple(checks.count(size, "shape", 0, 2**40) for size in shape[:9]),
             dtype=found["dtype"],
+            condition=checks.text(found.get("condition", ""), "condition", 100),
         )
         if config.shards > MOST_SHARDS or len(shape) > 8:
             raise InputError(f"a job has {MOST_SHARDS} shards at most, and samples have 8 axes at most")

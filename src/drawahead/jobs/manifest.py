@@ -72,6 +72,7 @@ def read(folder: Path) -> Manifest:
         found = checks.parsed(files.read(folder / NAME, "the manifest", _MOST_BYTES), "it")
         if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
             raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
+        found = {"condition": ""} | found  # manifests of earlier versions have none
         found = checks.fields(found, "it", "format", "created", "versions", *_CONFIG, "report", "shards")
         config = Config.from_dict(dict(found))
         checks.fields(found["report"], "report", *_COUNTS, *_SECONDS)

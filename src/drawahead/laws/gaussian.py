@@ -8,7 +8,9 @@ phi(z) (exp(delta (z - c)) - 1).
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self, final
 
@@ -170,8 +172,20 @@ def _excess(z: Tensor, delta: Tensor) -> Tensor:
     return torch.where(far, 0.0, total)
 
 
+@functools.cache
+def _kernel() -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
+    """The bisection as one CUDA kernel, where that can be had."""
+    try:
+        from drawahead.laws.gaussian_cuda import residual_quantile
+    except ImportError:
+        return None
+    return residual_quantile
+
+
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
+    if delta.is_cuda and (kernel := _kernel()) is not None:
+        return kernel(delta, log_weight, normal, _BISECTIONS)
     c = _threshold(delta, log_weight)
     c = torch.where(c.isfinite(), c, 0.0)
     goal = _upper(normal) * _tail(c, c, delta, log_weight)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from drawahead.chains import GaussianChain
 from drawahead.chains.base import Tally
+from drawahead.chains.condition import of_samples
 from drawahead.chains.vectors import VectorChain, VectorPaths
 from drawahead.pages.gallery import outputs
 from drawahead.pages.png import Pixels, data_uri
@@ -75,7 +76,10 @@ def _seen(chain: VectorChain, seed: int, number: int, steps: list[int], states: 
     at, x = [0, *steps], torch.cat([start, states]).to(chain.device)
     batches = zip(x.split(_AT_ONCE), torch.tensor(at, device=chain.device).split(_AT_ONCE), strict=True)
     with torch.no_grad():
-        answers = [torch.as_tensor(chain.predict(*batch)).flatten(1) for batch in batches]
+        answers = [
+            torch.as_tensor(chain.predict(x, k, of_samples(chain.condition, torch.full_like(k, number)))).flatten(1)
+            for x, k in batches
+        ]
     return at, chain.adjust(torch.cat(answers).double()).view(x.shape).cpu()
 
 
