@@ -7,6 +7,7 @@ import weakref
 from dataclasses import replace
 from typing import Any, final
 
+from drawahead.chains.tokens import TokenChain
 from drawahead.engine.captured import NotCaptured
 from drawahead.engine.captured_run import CapturedRun
 from drawahead.engine.packed import PackedRun
@@ -99,6 +100,7 @@ class _CapturedTimings:
     def __init__(self, call: Call, live: int) -> None:
         self.call, self.live = call, live
         self.steps, self.whole = call.chain.steps, call.chain.one_pass
+        self.harmless = isinstance(call.chain, TokenChain)
         self.first = max(4, min(_QUERIES // live, self.steps - 1))
         self.first = 1 << (self.first.bit_length() - 1)
         self.probes = 0
@@ -131,6 +133,7 @@ class _PackedTimings:
     def __init__(self, call: Call, executor: Executor, live: int) -> None:
         self.call, self.executor, self.live = call, executor, live
         self.steps, self.whole = call.chain.steps, call.chain.one_pass
+        self.harmless = isinstance(call.chain, TokenChain)
         self.first = 1
         self.probes = 0
         self._seconds: dict[int, list[float]] = {}

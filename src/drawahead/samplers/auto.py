@@ -26,7 +26,8 @@ from drawahead.samplers.sequential import Sequential
 SETTLING, SHARE = 0.56, 0.8
 _FEW = 8  # steps for which measuring does not pay
 _MEASURED = 4  # windows that are timed at most for one choice
-_BETTER = 0.9  # of the time that another window must promise to take for it to be tried
+_BETTER = 0.9  # of the time that another window must promise to take for it to be chosen after all
+_MUCH_BETTER = 0.6  # and where samples depend on the window: calls should seldom draw others than the call before
 WORTH = 1.5  # the least gain for which `Sequential` is left on the word of a guess, where a trial is not cheap
 _GAIN = 1.05  # and where it is, or where the rounds are known
 
@@ -37,6 +38,8 @@ class Timings(Protocol):
     steps: int
     whole: bool
     """Whether asking about a whole path costs no more than one step of it."""
+    harmless: bool
+    """Whether the choice changes no sample: on tokens."""
     captured: bool
     """Whether rounds are captured: then a round costs little beside the model, and timing one little, too."""
     first: int
@@ -75,9 +78,9 @@ class Auto(Sampler):
     """Chooses between `Sequential` and `Coupled` and its window; the report says what and why.
 
     Where speculation cannot pay, finding that out costs about three steps, once for a model and a number of samples
-    drawn together. Calls after the first know how many rounds samples took. The distribution is the same whatever is
-    chosen. Samples of a diffusion are not, and the choice depends on timings: to draw them again, name the sampler that
-    the report names.
+    drawn together. Calls after the first know how many rounds samples took, and may choose anew; on a diffusion only
+    if that is much better, for there samples depend on the window. The distribution is the same whatever is chosen. To
+    draw the same samples of a diffusion again in another process, name the sampler that the report names.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
@@ -120,13 +123,17 @@ def _chosen(timings: Timings, known: Experience) -> Choice:
         _measured(timings, seconds, best)
         single = seconds[0]
     best = min(set(windows) & set(seconds) or windows, key=cost)
-    gain = steps * single / cost(best)
+    one_by_one = steps * single
+    gain = one_by_one / cost(best)
+    if known.choice is not None:  # is another one so much better?
+        before = known.choice.sampler
+        spent = cost(before.window or steps - 1) if isinstance(before, Coupled) else one_by_one
+        if min(cost(best), one_by_one) > spent * (_BETTER if timings.harmless else _MUCH_BETTER):
+            return known.choice
     if gain < worth:
         twice = between(seconds, 1) / single
         return Choice(Sequential(), f"twice the queries take {twice:.2f} times as long: {gain:.2f}x at best")
     window = None if timings.whole else best
-    if known.choice is not None and getattr(known.choice.sampler, "window", 0) == window:
-        return known.choice  # its rounds are captured
     ratio = seconds[best] / single
     reason = f"a round with window {best} takes {ratio:.2f} times as long as one without; about {gain:.1f}x less time"
     return Choice(Coupled(window=window, least=float(f"{ratio:.2g}")), reason)
@@ -175,5 +182,12 @@ def expected_rounds(steps: int, known: Experience) -> Callable[[int], float]:
     elif seen:
         inverse, mean, _ = seen[0]
         factor = mean / (settling + share * inverse)
-        settling, share = factor * settling, factor * share
-    return lambda window: min(float(steps), max(steps / (window + 1), settling + share / window))
+        # More than expected: perhaps windows should be wider, and then that shows. Fewer: all of it was overestimated.
+        settling, share = (settling, (mean - settling) / inverse) if factor > 1 else (factor * settling, factor * share)
+
+    def rounds(window: int) -> float:
+        if window in known.rounds:
+            return known.rounds[window][0]
+        return min(float(steps), max(steps / (window + 1), settling + share / window))
+
+    return rounds
