@@ -239,7 +239,7 @@ def test_captured_rounds_are_measured_too() -> None:
     assert result.report.sampler.startswith("Coupled") and "less time" in result.report.choice
     assert result.report.rounds < 32
     assert torch.equal(result.samples, da.sample(oracle.oracle, 2, seed=0, sampler=Sequential()).samples)
-    slow = Sleeping(MixtureOfProducts.random(40), sequence=1e-3)
+    slow = Sleeping(MixtureOfProducts.random(40), sequence=5e-3)
     assert da.sample(slow, 2, seed=0, graphs=True).report.sampler == "Sequential()"
 
 

@@ -182,8 +182,10 @@ def expected_rounds(steps: int, known: Experience) -> Callable[[int], float]:
     elif seen:
         inverse, mean, _ = seen[0]
         factor = mean / (settling + share * inverse)
-        # More than expected: perhaps windows should be wider, and then that shows. Fewer: all of it was overestimated.
-        settling, share = (settling, (mean - settling) / inverse) if factor > 1 else (factor * settling, factor * share)
+        # Somewhat more than expected: perhaps windows should be wider, and then that shows.
+        settling, share = (
+            (settling, (mean - settling) / inverse) if 1 < factor < 3 else (factor * settling, factor * share)
+        )
 
     def rounds(window: int) -> float:
         if window in known.rounds:
