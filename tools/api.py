@@ -45,6 +45,8 @@ def page() -> str:
 def entry(name: str, thing: Any) -> str:
     """One name: how it is called, what it promises, and the methods that are its own."""
     short = name.removeprefix("drawahead.")
+    if type(thing).__module__.startswith("drawahead.") and not callable(thing):
+        return f"### {short}\n\n`{_value(thing)}`\n\n{text(type(thing))}"
     if not callable(thing) or (not inspect.isclass(thing) and not inspect.isroutine(thing)):
         return f"### {short}\n\n`{_value(thing)}`"
     lines = [f"### {short}", f"```text\n{short}{signature(thing)}\n```", text(thing)]

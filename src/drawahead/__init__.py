@@ -11,6 +11,7 @@ from drawahead.denoisers import (
     from_score,
     from_velocity,
 )
+from drawahead.engine.graphs import GRAPHS as graphs
 from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
 from drawahead.executors import Local, Ray, Replicas
 from drawahead.laws import Categorical, Gaussian
@@ -75,6 +76,7 @@ __all__ = [
     "from_epsilon",
     "from_score",
     "from_velocity",
+    "graphs",
     "jobs",
     "networks",
     "pages",

@@ -16,6 +16,10 @@ _HOMES = {
 __all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinMPNN", "from_diffusers"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"drawahead.adapters has no {name!r}; it has {', '.join(__all__)}")

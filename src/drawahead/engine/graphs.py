@@ -36,6 +36,9 @@ class Graphs:
         self._kept: list[_Kept] = []
         self._lock = threading.RLock()  # a model may go, and be dropped, while it is held
 
+    def __repr__(self) -> str:
+        return f"Graphs(most={self.most})"
+
     def __len__(self) -> int:
         return len(self._kept)
 
