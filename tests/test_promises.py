@@ -332,7 +332,9 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("faq", "drafts are old answers of the same model"),
         ("design", "threads of the same engine"),
         ("diffusers", "| `eta` | always |"),
-        ("design", "every sample has the same window"),
+        ("design", "always packed"),
+        ("design", "never times a window more than four times as"),
+        ("diffusers", "name one, such as `Coupled()`"),
     ],
     "tells what was measured, and how": [
         ("ardiffusion", "With exact answers and as many calls"),

@@ -25,7 +25,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.oracles import TokenOracle
-from drawahead.rounds import Executor
+from drawahead.engine.threads import Executor
 from studies.scale.page import SOURCES, figure, values
 from studies.study import Data, Study, Watch, data_path, save
 

@@ -1,5 +1,7 @@
 """Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
 
+import dataclasses
+
 from drawahead.errors import InputError, short
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Guarantee, Sampler
@@ -29,7 +31,7 @@ def named(name: str, window: int | None = None) -> Sampler:
         raise InputError(f"there is no sampler {name!r}; the samplers are auto, {', '.join(SAMPLERS)}")
     if window is None:
         return SAMPLERS[name]()
-    if "window" not in SAMPLERS[name].__annotations__:
+    if "window" not in {field.name for field in dataclasses.fields(SAMPLERS[name])}:  # type: ignore[arg-type]
         raise InputError(f"sampler {name!r} takes no window")
     return SAMPLERS[name](window=window)  # type: ignore[call-arg]
 
