@@ -73,9 +73,17 @@ def outcome_counts(samples: Tensor, vocab_size: int) -> Tensor:
     return torch.bincount(index, minlength=vocab_size**n)
 
 
-def law_p_value(chain: Any, law: Tensor, sampler: Sampler, draws: int, seed: int = 0, max_live: int = 20_000) -> float:
+def law_p_value(
+    chain: Any,
+    law: Tensor,
+    sampler: Sampler,
+    draws: int,
+    seed: int = 0,
+    max_live: int = 20_000,
+    graphs: bool | None = None,
+) -> float:
     """The check itself: draw from `chain` and compare the counts of whole outcomes with `law`."""
-    result = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=max_live)
+    result = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=max_live, graphs=graphs)
     oracle = chain.oracle if isinstance(chain, da.TokenChain) else chain
     return chi_square(outcome_counts(result.samples, oracle.vocab_size), law)
 

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Fork, Thread
 from drawahead.laws import Categorical, Law
 from drawahead.randomness import Purpose, Stream
-from drawahead.engine.threads import Fork, Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
 from drawahead.samplers.recursive import _accepted, _after, _Drawn, _laws, _part
-from drawahead.samplers.window import Window, WindowSampler
+from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
 
 Judged = tuple[Tensor, Tensor]
 
@@ -36,7 +36,7 @@ def cut_before_ones(window: Window) -> Window:
     return replace(window, width=torch.minimum(window.width, zeros))
 
 
-# Sequential
+# Sequential: each is broken twice, for packed rounds in `run` and for captured ones in what a round is made of
 
 
 class SameNoiseTwice(Sequential):
@@ -49,6 +49,10 @@ class SameNoiseTwice(Sequential):
             law, step = answer.target, paths.steps(1)
             paths.commit(law.draw(law.noise(paths.stream, Purpose.VALUE, step - step % 2)), one)
 
+    def guess(self, paths: Paths, drafts: Drafts) -> Guess:
+        guess = super().guess(paths, drafts)
+        return replace(guess, noise=drafts.law.noise(paths.stream, Purpose.VALUE, guess.steps - guess.steps % 2))
+
 
 class TwoStepsAtOnce(Sequential):
     """Draws two steps from one answer, as if they were independent."""
@@ -58,17 +62,46 @@ class TwoStepsAtOnce(Sequential):
             count = torch.minimum(torch.full_like(paths.room, 2), paths.room + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
-            law = answer.target.join((yield from answer.after(torch.zeros_like(count), count - 1)))
+            law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))
             values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
             paths.commit(values, count)
+
+    def first_width(self, paths: Paths) -> Tensor:
+        return torch.ones_like(paths.length)  # nothing is ever drafted, but answers are read one step further
+
+    def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
+        return torch.ones_like(kept)
+
+    def absorb(
+        self,
+        paths: Paths,
+        drafts: Drafts,
+        guess: Guess,
+        answer: Answer,
+        columns: int | None = None,
+        beyond: int | None = None,
+    ) -> Thread:
+        ahead = yield from answer.after(torch.zeros_like(drafts.width), beyond or 0)
+        law = answer.target.join(ahead)
+        values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
+        count = (paths.length - paths.position).clamp(max=law.shape[1])
+        return values, count, replace(drafts, law=ahead.first(columns or 0))
 
 
 class OneNoiseForAll(Sequential):
     """Every sample has the noise of sample 0: each has the right law, together they do not."""
 
     def run(self, paths: Paths) -> Thread:
-        paths.stream = Stream(Stream.of_samples(0, torch.zeros_like(paths.sample)).keys)
+        self._muddle(paths)
         return super().run(paths)
+
+    def guess(self, paths: Paths, drafts: Drafts) -> Guess:
+        self._muddle(paths)
+        return super().guess(paths, drafts)
+
+    @staticmethod
+    def _muddle(paths: Paths) -> None:
+        paths.stream = Stream(Stream.of_samples(0, torch.zeros_like(paths.sample)).keys)
 
 
 # Stepwise
@@ -180,7 +213,7 @@ class StepwisePrefix(Block):
 class StaleNoise(Block):
     """Drafts again from noise that has already decided how much to keep."""
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return 0
 
 
@@ -318,14 +351,14 @@ class FreshNoiseEveryRound(Coupled):
     What persisting noise buys is speed (guesses that converge) and the sequential output, not the law.
     """
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return rounds
 
 
 class PersistentStepwise(Stepwise):
     """Exact: Stepwise decides step by step, so the noise after the first rejected step is still fresh."""
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return 0
 
 

@@ -15,7 +15,9 @@ import drawahead
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(drawahead.__path__, "drawahead.")
-    if not module.name.endswith(("__main__", "_cuda"))  # CUDA kernels need Triton, which comes with CUDA builds of torch
+    if not module.name.endswith(
+        ("__main__", "_cuda")
+    )  # CUDA kernels need Triton, which comes with CUDA builds of torch
 )
 
 BLOCKED = ("typer", "rich", "matplotlib", "scipy", "click", "pandas", "tqdm", "ray", "diffusers", "transformers")

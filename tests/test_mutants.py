@@ -12,6 +12,7 @@ import drawahead as da
 from drawahead import Block, Recursive, Sequential
 from drawahead.agreement import chi_square
 from drawahead.samplers import Sampler
+from drawahead.samplers.window import WindowSampler
 from drawahead.targets import DenseLogistic
 from tests.exactness import LEVEL, averaged_law, draws_for, joint_law, law_p_value, outcome_counts
 from tests.instances import DESIGNED, EXACT, SMALL, small_law
@@ -20,10 +21,13 @@ from tests.mutants import HARMLESS, MUTANTS, Mutant, PeekingCoupled, UnbrokenBlo
 Check = Callable[[float], None]
 
 
-def p_value(sampler: Sampler, instance: str, draws: int) -> float:
+CAPTURED = [mutant for mutant in MUTANTS if isinstance(mutant.sampler, WindowSampler)]
+
+
+def p_value(sampler: Sampler, instance: str, draws: int, graphs: bool | None = None) -> float:
     if instance in DESIGNED:
-        return law_p_value(DESIGNED[instance], joint_law(DESIGNED[instance].oracle), sampler, draws)
-    return law_p_value(SMALL[instance], small_law(instance), sampler, draws)
+        return law_p_value(DESIGNED[instance], joint_law(DESIGNED[instance].oracle), sampler, draws, graphs=graphs)
+    return law_p_value(SMALL[instance], small_law(instance), sampler, draws, graphs=graphs)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: type(mutant.sampler).__name__)
@@ -33,16 +37,31 @@ def test_mutants_are_rejected(mutant: Mutant, record_property: Callable[[str, ob
     assert p < LEVEL, f"{mutant} goes unnoticed: p = {p:.3g}"
 
 
+@pytest.mark.parametrize("mutant", CAPTURED, ids=lambda mutant: type(mutant.sampler).__name__)
+def test_mutants_are_rejected_in_captured_rounds(mutant: Mutant) -> None:
+    """By fewer draws than it takes a packed one: what is rejected by few is rejected by many."""
+    p = p_value(mutant.sampler, mutant.instance, 8_000, graphs=True)
+    assert p < LEVEL, f"{mutant} goes unnoticed: p = {p:.3g}"
+
+
 def test_every_sampler_has_mutants() -> None:
     number = collections.Counter(mutant.of for mutant in MUTANTS)
     assert set(number) == set(EXACT) and min(number.values()) >= 2
     assert all(mutant.draws <= draws_for(mutant.sampler) for mutant in MUTANTS), "no more draws than conformance takes"
+    assert {mutant.of for mutant in CAPTURED} == set(EXACT) - {"recursive"}
 
 
 @pytest.mark.parametrize("instance", ["urns", "markov", "weights"])
 @pytest.mark.parametrize("sampler", HARMLESS, ids=lambda sampler: type(sampler).__name__)
 def test_harmless_changes_keep_the_law(sampler: Sampler, instance: str, check: Check) -> None:
     check(p_value(sampler, instance, 20_000))
+
+
+@pytest.mark.parametrize("sampler", [*HARMLESS, UnbrokenBlock()], ids=lambda sampler: type(sampler).__name__)
+def test_harmless_changes_are_the_same_in_captured_rounds(sampler: Sampler) -> None:
+    for target in (SMALL["urns"], DESIGNED["weights"]):
+        one, other = (da.sample(target, 300, sampler=sampler, seed=0, graphs=graphs) for graphs in (True, False))
+        assert torch.equal(one.samples, other.samples)
 
 
 def test_control_may_peek_where_the_output_does_not_depend_on_it() -> None:

@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-import statistics
-import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import drawahead as da
-from drawahead.chains.base import Tally
-from drawahead.fixed import fixed_batch
+from studies.speed.place import Place
+from studies.speed.watching import on_average, replaying, watched
 
 
-def outside(target: Any, window: int) -> dict[str, float]:
-    """A captured round at batch 1 beside the model alone on the same batch, and how long the host waits for it."""
-    chain = target if isinstance(target, da.GaussianChain) else da.TokenChain(target)
-    batch = fixed_batch(chain, 1, torch.arange(1), window, True)
-    whole = window >= chain.steps - 1
-    for _ in range(2):
-        batch.load(chain.start(1, torch.arange(1), Tally()))
-        batch.round(0, window)
-        batch.round(window, 0 if whole else window)
-    graph = batch.graphs[window, 0 if whole else window]
+def outside(place: Place, kind: str, window: int | None) -> dict[str, float]:
+    """The round that a call with this window replays most often among its widest, at batch 1, and how long the host
+    waits for it; beside it the model alone on the same batch."""
+    target = place.make(kind)
+    sampler = da.Sequential() if window == 0 else da.Coupled(window)
+    with watched() as found:
+        da.sample(target, 1, sampler=sampler, seed=99, **place.options)
+    widest = max(shape.window for _, _, shape in found.rounds)
+    shape = Counter(shape for _, _, shape in found.rounds if shape.window == widest).most_common(1)[0][0]
+    batch, chain, _ = next(one for one in found.rounds if one[2] == shape)
+    with replaying(batch, chain, shape) as replay:
 
-    def one_round() -> None:
-        graph.replay()
-        batch.paths.position.fill_(1)  # or soon nothing would be left to draw
-        batch.standing()
+        def one_round() -> None:
+            replay()
+            batch._status.tolist()  # what is read back after a round
 
-    waited = on_average(one_round)
-    if isinstance(target, da.GaussianChain):
-        x = torch.randn(window + 1, *target.shape, device="cuda", dtype=target.dtype)
-        k = torch.arange(window + 1, device="cuda")
-        model = replayed(lambda: target.denoiser(x, k))
-    else:
-        own = batch.paths
-        place = torch.arange(target.length, device="cuda")[None, : window + 1]
-        model = replayed(lambda: target.path_rows(own.tokens, own.rank, place, place))
-    return {"window": window, "round": waited, "model": model, "share_outside": 1 - model / waited}
+        waited = on_average(place, one_round)
+        if isinstance(chain, da.GaussianChain):
+            x = torch.randn(widest + 1, *chain.shape, device=place.device, dtype=chain.dtype)
+            k = torch.arange(widest + 1, device=place.device).clamp(max=chain.steps - 1)
+            model = _alone(place, lambda: chain.denoiser(x, k))
+        else:
+            state, asked = batch._state, min(widest + 1 + shape.beyond, target.length)
+            spot = torch.arange(asked, device=place.device)[None]
+            model = _alone(place, lambda: target.path_rows(state["tokens"], state["rank"], spot, spot))
+    return {"window": widest, "round": waited, "model": model, "share_outside": 1 - model / waited}
 
 
-def replayed(work: Callable[[], Any]) -> float:
-    """Seconds of one replay of `work`, captured."""
+def _alone(place: Place, work: Callable[[], Any]) -> float:
+    """Seconds of `work`, captured where there is a GPU."""
+    if not place.real:
+        return on_average(place, work)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -53,18 +54,4 @@ def replayed(work: Callable[[], Any]) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
-    graph.replay()
-    return on_average(graph.replay)
-
-
-def on_average(work: Callable[[], Any], times: int = 30, repeats: int = 5) -> float:
-    """Seconds that `work` takes when it is done again and again: the median of a few averages."""
-    averages = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(times):
-            work()
-        torch.cuda.synchronize()
-        averages.append((time.perf_counter() - began) / times)
-    return statistics.median(averages)
+    return on_average(place, graph.replay)

@@ -1,141 +1,200 @@
 """Seconds of the shipped networks by every sampler, window and batch.
 
 The sequential side is the best we know how to make: every step one captured graph, network and all, no step waits for
-the CPU, in the faster of the memory layouts that were tried. Times are medians after a warm-up, of `da.sample` as a
+the CPU, in the fastest of the memory layouts that were tried. Times are medians after a warm-up, of `da.sample` as a
 user calls it: noise, copies and the last transfer to the CPU included.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 import drawahead as da
 from studies.estimates import mean
+from studies.speed.place import Place
+from studies.speed.watching import RoundTimes, watched
 
 WINDOWS = (64, 96, 128, 192, 256)
+TEXT_WINDOWS = (None, 32, 64, 128)
 TEXT_BATCHES = (1, 4, 16, 64, 256)
 FASHION_BATCHES = (1, 4, 16, 32, 64, 128)
 SEEDS = range(100, 108)  # no window was tuned on these
-HALF = torch.float16
+WARM_UP = 99
+Row = dict[str, Any]
 
 
-def fashion(dtype: torch.dtype) -> da.GaussianChain:
-    return da.networks.fashion(device="cuda", dtype=dtype)
+class _After:
+    """Stops a call when it has been looked at so often."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
 
 
-def text(dtype: torch.dtype, temperature: float = 0.8) -> da.TokenOracle:
-    return da.networks.text(device="cuda", dtype=dtype, temperature=temperature)
+def measured(
+    place: Place,
+    target: Any,
+    sampler: da.Sampler | None,
+    num: int,
+    seeds: Sequence[int],
+    *,
+    warm_ups: int = 1,
+    alone: bool = False,
+    **options: Any,
+) -> Row:
+    """Draw `num` samples for each seed. -> median seconds, and what the reports counted.
 
+    `alone`: also the seconds of the captured rounds by themselves, see `watching`.
+    """
+    options = place.options | options
 
-def clock(work: Callable[[int], Any], seeds: Any) -> tuple[list[float], list[Any]]:
-    """Seconds and results, one for each seed, after one that warms up."""
-    work(99)
-    seconds, results = [], []
+    def draw(seed: int, **more: Any) -> da.Result:
+        return da.sample(target, num, sampler=sampler, seed=seed, **options, **more)
+
+    began = place.now()
+    if isinstance(sampler, da.Sequential):  # all its rounds are alike: a few are enough
+        draw(WARM_UP, stop=_After(6))
+    for i in range(0 if isinstance(sampler, da.Sequential) else warm_ups):
+        draw(WARM_UP - i)
+    warm_up = place.now() - began
+    seconds, reports, rounds, captures = [], [], [], 0
     for seed in seeds:
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        results.append(work(seed))
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
-    return seconds, results
-
-
-def measured(target: Any, sampler: da.Sampler | None, num: int, seeds: Any, **options: Any) -> dict[str, Any]:
-    """Draw `num` samples for each seed. -> median seconds, and what the reports counted."""
-    seconds, results = clock(lambda seed: da.sample(target, num, sampler=sampler, seed=seed, **options), seeds)
-    reports = [result.report for result in results]
-    rounds = mean(r for report in reports for r in report.sample_rounds)
-    return {
+        with watched() as found:
+            began = place.now()
+            reports.append(draw(seed).report)
+            seconds.append(place.now() - began)
+        captures += found.captures
+        rounds.append(found.rounds[-reports[-1].rounds :])  # without those that `Auto` may have timed before
+    taken = mean(r for report in reports for r in report.sample_rounds)
+    row = {
         "sampler": reports[-1].sampler,
         "choice": reports[-1].choice,
         "num_samples": num,
         "runs": len(seconds),
         "seconds": statistics.median(seconds),
         "all_seconds": seconds,
-        "mean_rounds": rounds.value,
-        "rounds_standard_error": rounds.error,
+        "warm_up_seconds": warm_up,
+        "mean_rounds": taken.value,
+        "rounds_standard_error": taken.error,
         "batch_rounds": statistics.fmean(report.rounds for report in reports),
         "queries_per_sample": statistics.fmean(report.queries_per_sample for report in reports),
+        "captured": all(rounds),
+        "captures": captures,
     }
+    if alone and all(rounds):
+        times = RoundTimes(place)
+        sums = [times(one) for one in rounds]
+        row["rounds_alone_seconds"] = statistics.median(sums)
+        row["beside_rounds_alone"] = statistics.median(s / a for s, a in zip(seconds, sums, strict=True))
+    return row
 
 
-def one_sample(results: dict[str, Any], name: str, target: Any, windows: tuple[int | None, ...]) -> None:
-    """Batch 1: sequential, hand-tuned windows, Auto."""
+def said(name: str, row: Row) -> None:
+    """Print a row."""
+    words = [name, row["sampler"], f"{row['seconds'] * 1e3:.1f} ms, {row['mean_rounds']:.1f} rounds"]
+    words += [f"{row['seconds'] / row['batch_rounds'] * 1e3:.2f} ms per round, warm-up {row['warm_up_seconds']:.2f} s"]
+    if "beside_rounds_alone" in row:
+        words.append(f"{row['beside_rounds_alone']:.2f} times its captured rounds alone")
+    words += [] if row["captured"] else ["NOT CAPTURED"]
+    words += [f"{row['captures']} captures while it was timed"] if row["captures"] else []
+    print("; ".join(words), row["choice"], flush=True)
+
+
+def one_sample(
+    results: dict[str, Any],
+    place: Place,
+    name: str,
+    windows: Sequence[int | None],
+    others: Sequence[da.Sampler],
+    save: Callable[[], None],
+) -> None:
+    """Batch 1: sequential, hand-tuned windows, the other samplers as they come, Auto."""
+    target = place.make(name)
     here = results.setdefault(name, {})
-    here["sequential"] = measured(target, da.Sequential(), 1, SEEDS[:4])
-    here["coupled"] = [{"window": w, **measured(target, da.Coupled(w), 1, SEEDS)} for w in windows]
-    here["auto"] = measured(target, None, 1, SEEDS)
-    for row in (here["sequential"], *here["coupled"], here["auto"]):
-        print(
-            name,
-            row["sampler"],
-            f"{row['seconds'] * 1e3:.1f} ms, {row['mean_rounds']:.1f} rounds",
-            row["choice"],
-            flush=True,
-        )
+
+    def row(sampler: da.Sampler | None, seeds: Sequence[int] = SEEDS, **options: Any) -> Row:
+        found = measured(place, target, sampler, 1, seeds, alone=True, **options)
+        said(name, found)
+        return found
+
+    here["sequential"] = row(da.Sequential(), SEEDS[:4])
+    here["coupled"] = [{"window": w} | row(da.Coupled(w)) for w in windows]
+    save()
+    here["auto"] = row(None, warm_ups=3)
+    here["others"] = {}
+    for sampler in others:
+        here["others"][f"{type(sampler).__name__}()"] = row(sampler)
+        save()
 
 
 def many_samples(
     results: dict[str, Any],
+    place: Place,
     name: str,
-    target: Any,
-    batches: tuple[int, ...],
+    batches: Sequence[int],
     window: int | None,
     save: Callable[[], None],
 ) -> None:
     """From which batch on speculation stops paying. Saved after every batch: the last ones take long."""
-    rows = results.setdefault(name, {})["batches"] = []
+    target = place.make(name)
+    rows: list[Row] = []
     for batch in batches:
-        runs = SEEDS[:2] if batch < 64 else SEEDS[:1]
-        row: dict[str, Any] = {
-            "batch": batch,
-            "sequential": measured(target, da.Sequential(), batch, runs[:1]),
-            "coupled": measured(target, da.Coupled(window), batch, runs),
-            "auto": measured(target, None, batch, runs),
-        }
+        row: Row = {"batch": batch}
+        for key, sampler in (("sequential", da.Sequential()), ("coupled", da.Coupled(window)), ("auto", None)):
+            row[key] = measured(place, target, sampler, batch, SEEDS[:1])
         rows.append(row)
-        print(
-            name,
-            batch,
-            {key: round(row[key]["seconds"], 4) for key in ("sequential", "coupled", "auto")},
-            row["auto"]["choice"],
-            flush=True,
-        )
+        times = {key: round(row[key]["seconds"], 4) for key in ("sequential", "coupled", "auto")}
+        print(name, batch, times, row["auto"]["choice"], flush=True)
+        results.setdefault(name, {})["batches"] = rows
         save()
 
 
-def layouts() -> dict[str, Any]:
-    """Sequential at batch 1 with the image network's tensors laid out either way."""
+def layouts(place: Place) -> dict[str, Row]:
+    """Sequential at batch 1 with the image network's tensors laid out either way, and with cuDNN's kernels by its own
+    guess or by trial."""
     found = {}
-    for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
-        chain = da.networks.fashion(device="cuda", dtype=HALF, memory_format=layout)
-        found[name] = measured(chain, da.Sequential(), 1, SEEDS[:2])
-        print(name, round(found[name]["seconds"], 4), flush=True)
+    tuned = torch.backends.cudnn.benchmark
+    try:
+        for label, torch.backends.cudnn.benchmark in (("", False), (", kernels by trial", True)):
+            for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
+                chain = place.fashion(memory_format=layout)
+                found[name + label] = measured(place, chain, da.Sequential(), 1, SEEDS[:2])
+                said(name + label, found[name + label])
+    finally:
+        torch.backends.cudnn.benchmark = tuned
     return found
 
 
-def precisions(results: dict[str, Any]) -> None:
+def spread(place: Place) -> Row:
+    """A text in the order "spread"."""
+    return measured(place, da.TokenChain(place.text(), order="spread"), da.Coupled(), 1, SEEDS)
+
+
+def precisions(results: dict[str, Any], place: Place) -> None:
     """The same ratios with networks in other precisions."""
-    for name, make, window in (("fashion", fashion, 128), ("text", text, None)):
+    for name, window in (("fashion", 128), ("text", None)):
         for label, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-            target = make(dtype)
+            target = place.make(name, dtype)
             results.setdefault(name, {})[label] = {
-                "sequential": measured(target, da.Sequential(), 1, SEEDS[:1]),
-                "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4]),
+                "sequential": measured(place, target, da.Sequential(), 1, SEEDS[:1]),
+                "coupled": measured(place, target, da.Coupled(window), 1, SEEDS[:4]),
             }
 
 
-def eager(results: dict[str, Any]) -> None:
+def eager(results: dict[str, Any], place: Place) -> None:
     """Without graphs, on both sides. There windows are ragged, and libraries plan their kernels for every new shape; so
     the same seeds, that is the same shapes, are drawn once more."""
-    for name, target, window in (("text", text(HALF), None), ("fashion", fashion(HALF), 96)):
+    for name, window in (("text", None), ("fashion", 96)):
+        target = place.make(name)
         results.setdefault(name, {})["eager"] = {
-            "sequential": measured(target, da.Sequential(), 1, SEEDS[:1], graphs=False),
-            "coupled": measured(target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
-            "coupled, once more": measured(target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
+            "sequential": measured(place, target, da.Sequential(), 1, SEEDS[:1], graphs=False),
+            "coupled": measured(place, target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
+            "coupled, once more": measured(place, target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -95,6 +96,21 @@ class NoiseReused(da.Chain):
     @property
     def steps(self) -> int:
         return self.chain.steps
+
+    @property
+    def model(self) -> da.StackedChain:
+        return self.chain
+
+    @property
+    def device(self) -> torch.device:
+        return self.chain.device
+
+    @property
+    def row_bytes(self) -> int:
+        return self.chain.row_bytes
+
+    def captured_parts(self) -> dict[str, Any]:
+        return self.chain.captured_parts()
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> StackedPaths:
         paths = self.chain.start(seed, samples, tally)

@@ -5,6 +5,7 @@ HARMLESS holds changes that look just as wrong and are not: the reason why is pa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,11 +13,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Thread
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
-from drawahead.engine.threads import Thread
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
-from drawahead.samplers.window import Window, WindowSampler, leading
+from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored
 
 Judged = tuple[Tensor, Tensor]
@@ -138,8 +139,8 @@ class PeekingCoupled(Coupled):
 class DraftFromItsOwnNoise(Coupled):
     """A step's draft is the answer one step too late, which has seen that step's own noise."""
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        law = table((yield from super().redraft(answer, draft, width, kept, next_width)))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+        law = table((yield from super().redraft(answer, draft, width, kept, columns, beyond)))
         return Gaussian(torch.cat([law.mean[:, 1:], law.mean[:, -1:]], dim=1), law.scale)
 
 
@@ -156,9 +157,9 @@ class _ByColumn(Stream):
 class WindowDependentNoise(Coupled):
     """Noise belongs to a place in the window, not to a step: what one step has spent the next one uses again."""
 
-    def run(self, paths: Paths) -> Thread:
+    def guess(self, paths: Paths, drafts: Drafts) -> Guess:
         paths.stream = _ByColumn(paths.stream.keys)
-        return super().run(paths)
+        return super().guess(paths, drafts)
 
 
 class ReusedUniform(Coupled):
@@ -173,39 +174,44 @@ def unleaned(draft: Law) -> Gaussian:
     return Gaussian(table(draft).mean, table(draft).scale)
 
 
-class UnfollowedLean(Coupled):
+Follow = Callable[[Law, Tensor], tuple[Tensor, Law]]
+
+
+class Followed(Coupled):
+    """Drafts that are followed along another path than their own, or verified as if they had been."""
+
+    def followed(self, follow: Follow, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        raise NotImplementedError
+
+    def guess(self, paths: Paths, drafts: Drafts) -> Guess:
+        follow = paths.follow
+        paths.follow = lambda draft, noise: self.followed(follow, draft, noise)  # type: ignore[method-assign]
+        try:
+            return super().guess(paths, drafts)
+        finally:
+            del paths.follow
+
+
+class UnfollowedLean(Followed):
     """Guesses lean, but are verified as if they did not."""
 
-    def run(self, paths: Paths) -> Thread:
-        follow = paths.follow
-        paths.follow = lambda draft, noise: (follow(draft, noise)[0], unleaned(draft))  # type: ignore[method-assign]
-        return super().run(paths)
+    def followed(self, follow: Follow, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        return follow(draft, noise)[0], unleaned(draft)
 
 
-class UnleanedGuess(Coupled):
+class UnleanedGuess(Followed):
     """Guesses do not lean, but are verified as if they did."""
 
-    def run(self, paths: Paths) -> Thread:
-        follow = paths.follow
-        paths.follow = lambda draft, noise: (  # type: ignore[method-assign]
-            unleaned(draft).draw(noise),
-            follow(draft, noise)[1],
-        )
-        return super().run(paths)
+    def followed(self, follow: Follow, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        return unleaned(draft).draw(noise), follow(draft, noise)[1]
 
 
-class LeanByItsOwnNoise(Coupled):
+class LeanByItsOwnNoise(Followed):
     """A draft leans only where the step's own noise is positive."""
 
-    def run(self, paths: Paths) -> Thread:
-        follow = paths.follow
-
-        def peek(draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
-            law = table(draft)
-            return follow(law if law.slope is None else replace(law, slope=law.slope * (noise[..., 0] > 0)), noise)
-
-        paths.follow = peek  # type: ignore[method-assign]
-        return super().run(paths)
+    def followed(self, follow: Follow, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        law = table(draft)
+        return follow(law if law.slope is None else replace(law, slope=law.slope * (noise[..., 0] > 0)), noise)
 
 
 class Bent(Coupled):
@@ -214,8 +220,8 @@ class Bent(Coupled):
     def bent(self, law: Gaussian) -> Gaussian:
         raise NotImplementedError
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        law = table((yield from super().redraft(answer, draft, width, kept, next_width)))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+        law = table((yield from super().redraft(answer, draft, width, kept, columns, beyond)))
         return law if law.slope is None else self.bent(law)
 
 
@@ -262,11 +268,11 @@ class LeanByOutcome(Coupled):
             self.agreed[:] = [agrees]
         return super().judge(window)
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
         law = table(draft)
         if law.slope is not None and law.shape[1]:
             draft = replace(law, slope=torch.where(self.agreed[0], law.slope, torch.nan))
-        return (yield from super().redraft(answer, draft, width, kept, next_width))
+        return (yield from super().redraft(answer, draft, width, kept, columns, beyond))
 
 
 # Harmless
@@ -295,7 +301,7 @@ class StaleOrthogonalNoise(Block):
 class FreshNoiseEveryRound(Coupled):
     """Exact: a step's noise is looked at only once it is reached, and whether it is depends on earlier steps alone."""
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return rounds
 
 
@@ -326,7 +332,7 @@ class LeanFromTheStepBefore(Bent):
 class PersistentStepwise(Stepwise):
     """Exact: Stepwise decides step by step, so the noise after the first rejected step is still fresh."""
 
-    def attempt(self, rounds: int) -> int:
+    def attempt(self, rounds: Tensor) -> Tensor | int:
         return 0
 
 

@@ -175,10 +175,10 @@ def _chi_p_value(square: Tensor, freedom: int) -> float:
     return kolmogorov(gammainc(torch.full_like(square, freedom / 2), square / 2).clamp(0, 1))
 
 
-def linear_chain_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0) -> float:
+def linear_chain_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0, graphs: bool | None = None) -> float:
     """Draw whole paths of a linear chain; closed-form laws of states, and innovations, in one p-value."""
     chain = linear_chain(name)
-    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws).samples
+    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws, graphs=graphs).samples
     return combined(
         [linear_p_value(chain, samples, linear_moments(chain.plan)), path_p_value(innovations(chain, samples))]
     )
@@ -248,10 +248,10 @@ DESIGNED: dict[str, GaussianChain] = {
 one slope does not fit both axes), and where how much they lean tells on which side of a bend a state lies."""
 
 
-def designed_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0) -> float:
+def designed_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0, graphs: bool | None = None) -> float:
     """Draw whole paths of a designed chain, and check their innovations."""
     chain = DESIGNED[name]
-    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws).samples
+    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws, graphs=graphs).samples
     return path_p_value(innovations(chain, samples))
 
 
@@ -274,10 +274,10 @@ def tabled_cdf(name: str) -> tuple[Tensor, Tensor]:
     return points, final_cdf(NONLINEAR[name], points, GRID)
 
 
-def nonlinear_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0) -> float:
+def nonlinear_p_value(name: str, sampler: Sampler, draws: int, seed: int = 0, graphs: bool | None = None) -> float:
     """Draw whole paths of a chain on R; the last state against quadrature, and the innovations, in one p-value."""
     chain = NONLINEAR[name]
-    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws).samples
+    samples = da.sample(chain, draws, sampler=sampler, seed=seed, max_live=draws, graphs=graphs).samples
     final = states(chain, samples)[:, -1, 0].contiguous()
     points, cdf = tabled_cdf(name)
     at = torch.searchsorted(points, final).clamp(1, len(points) - 1)

@@ -124,28 +124,60 @@ def _spent(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return wrong
 
 
-def _only_when_committed(ask: Callable[..., Any]) -> Callable[..., Any]:
+def only_when_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are asked along guesses that were never refreshed."""
-
-    def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
-        kept, paths.chain.refreshed = paths.chain.refreshed, torch.zeros_like(paths.chain.refreshed)
-        try:
-            return ask(paths, *arguments, **options)
-        finally:
-            paths.chain.refreshed = kept
-
-    return wrong
+    in_place_of(StackedPaths, "ask", _without("refreshed"))(monkeypatch)
+    in_place_of(StackedPaths, "look", _without("add"))(monkeypatch)
 
 
-def _lane_left_behind(ask: Callable[..., Any]) -> Callable[..., Any]:
+def _without(table: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What packed and captured rounds know refreshes by is not the same table."""
+
+    def made(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
+            kept = getattr(paths.chain, table)
+            setattr(paths.chain, table, torch.zeros_like(kept))
+            try:
+                return ask(paths, *arguments, **options)
+            finally:
+                setattr(paths.chain, table, kept)
+
+        return wrong
+
+    return made
+
+
+def lane_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are asked with the last lane as it was committed: along a guess it does not move."""
+    in_place_of(StackedPaths, "ask", _asked_behind)(monkeypatch)
+    in_place_of(StackedPaths, "look", _looked_behind)(monkeypatch)
 
+
+def _asked_behind(ask: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
         query = ask(paths, *arguments, **options)
         d = paths.chain.size
         state = query.state.clone()
         state[:, -d:] = paths.x[:, -d:].repeat_interleave(query.count, 0)
         return replace(query, state=state)
+
+    return wrong
+
+
+def _looked_behind(look: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
+        chain = paths.chain
+        oracle, behind = chain.oracle, paths.lanes[:, -1]
+
+        def left_behind(x: Tensor, k: Tensor) -> Tensor:
+            x[:, -1] = behind.repeat_interleave(len(x) // len(behind), 0)
+            return oracle(x, k)
+
+        chain.oracle = left_behind
+        try:
+            return look(paths, *arguments, **options)
+        finally:
+            chain.oracle = oracle
 
     return wrong
 
@@ -190,11 +222,9 @@ MUTANTS = [
     Mutant("redrawn", "refreshed", Coupled(), patch=redrawn),
     Mutant("redrawn", "refreshed", Block(), patch=redrawn),
     Mutant("spent", "refreshed", Sequential(), patch=in_place_of(StackedPaths, "refresh", _spent)),
-    Mutant(
-        "only when committed", "refreshed", Stepwise(), patch=in_place_of(StackedPaths, "ask", _only_when_committed)
-    ),
-    Mutant("lane left behind", "mixing", Coupled(), patch=in_place_of(StackedPaths, "ask", _lane_left_behind)),
-    Mutant("lane left behind", "in turn", Block(), patch=in_place_of(StackedPaths, "ask", _lane_left_behind)),
+    Mutant("only when committed", "refreshed", Stepwise(), patch=only_when_committed),
+    Mutant("lane left behind", "mixing", Coupled(), patch=lane_left_behind),
+    Mutant("lane left behind", "in turn", Block(), patch=lane_left_behind),
     Mutant("same noise", "mixing", Sequential(), patch=in_place_of(Gaussian, "noise", _same_noise_for_all)),
     Mutant("leans twice", "mixing", Coupled(3), patch=in_place_of(StackedPaths, "follow", _leaning_twice)),
     Mutant("not verified", "mixing", Picard(tolerance=0.5)),

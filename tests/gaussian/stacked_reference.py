@@ -192,13 +192,16 @@ def moments(plan: StackedPlan, oracle: Oracle) -> Moments:
     return Moments(torch.stack(means), torch.stack(covariances))
 
 
-def linear_p_value(name: str, sampler: Sampler, draws: int, chain: StackedChain | None = None) -> float:
+def linear_p_value(
+    name: str, sampler: Sampler, draws: int, chain: StackedChain | None = None, graphs: bool | None = None
+) -> float:
     """Draw whole paths; the first state, the last one, and all innovations against their laws, in one p-value.
 
     `chain` is what is drawn from, if it is not the chain of that name itself.
     """
     plan, oracle = PLANS[name], LINEAR[name]
-    paths = da.sample(chain or whole(plan, oracle), draws, sampler=sampler, seed=0, max_live=draws).samples
+    drawn = chain or whole(plan, oracle)
+    paths = da.sample(drawn, draws, sampler=sampler, seed=0, max_live=draws, graphs=graphs).samples
     law = moments(plan, oracle)
     first, last = law.white(1, paths[:, 0]), law.white(plan.steps, paths[:, -1])
     path = torch.cat([first, innovations(plan, oracle, paths)], dim=1)

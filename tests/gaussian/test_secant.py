@@ -13,8 +13,8 @@ from drawahead import Coupled, Gaussian, GaussianChain
 from drawahead.chains.base import Answer, Paths, Tally
 from drawahead.chains.gaussian import GaussianPaths
 from drawahead.chains.gaussian_queries import leaning
-from drawahead.laws import Law
 from drawahead.engine.threads import Thread
+from drawahead.laws import Law
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianMixture, GaussianTarget, named
 from tests.gaussian.mutants import LEANING
@@ -234,21 +234,21 @@ def test_a_law_keeps_its_lean_through_slicing_and_joining() -> None:
 class Redrafts(Coupled):
     """Checks what the next draft leans by against the paths themselves."""
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, next_width: Tensor) -> Thread:
-        new = yield from super().redraft(answer, draft, width, kept, next_width)
-        assert isinstance(new, Gaussian) and isinstance(draft, Gaussian)
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+        new = yield from super().redraft(answer, draft, width, kept, columns, beyond)
+        assert isinstance(new, Gaussian) and isinstance(draft, Gaussian) and new.shape[1] == columns
         if new.slope is not None:
             # steps beyond the window have never been asked about, the others have
-            beyond = (kept[:, None] + 1 + torch.arange(new.shape[1])) > width[:, None]
-            used = torch.arange(new.shape[1]) < next_width[:, None]
-            assert torch.equal(new.slope.isnan()[used], beyond[used])
+            unasked = (kept[:, None] + 1 + torch.arange(columns)) > width[:, None]
+            assert torch.equal(new.slope.isnan(), unasked)
         return new
 
 
+@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
 @pytest.mark.parametrize("window", [1, 3, None])
-def test_only_what_was_asked_leans(window: int | None) -> None:
+def test_only_what_was_asked_leans(window: int | None, graphs: bool) -> None:
     for chain in (DESIGNED["steep"], MODES):
-        da.sample(chain, 50, sampler=Redrafts(window), seed=0)
+        da.sample(chain, 50, sampler=Redrafts(window), seed=0, graphs=graphs)
 
 
 def test_inpainting_does_not_lean() -> None:

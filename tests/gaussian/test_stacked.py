@@ -26,6 +26,7 @@ from drawahead import (
 )
 from drawahead.errors import AnswerError
 from drawahead.samplers import Sampler
+from drawahead.samplers.window import WindowSampler
 from drawahead.schedules import Schedule, linear_betas
 from drawahead.targets import GaussianMixture
 from tests.exactness import LEVEL, combined
@@ -97,6 +98,19 @@ def test_a_mutant_is_rejected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     if mutant.patch is not None:
         mutant.patch(monkeypatch)
     assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain) < LEVEL
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [mutant for mutant in MUTANTS if isinstance(mutant.sampler, WindowSampler)],
+    ids=lambda m: f"{m.name}, {type(m.sampler).__name__} on {m.chain}",
+)
+def test_a_mutant_is_rejected_in_captured_rounds(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = PLANS[mutant.chain]
+    chain = whole(plan if mutant.plan is None else mutant.plan(plan), LINEAR[mutant.chain])
+    if mutant.patch is not None:
+        mutant.patch(monkeypatch)
+    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain, graphs=True) < LEVEL
 
 
 # One lane is a Gaussian chain
@@ -292,8 +306,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: StackedChain(first, plan_of(), (2,), start=torch.zeros(2)), r"start must have shape \(2, 2\)"),
     (lambda: StackedChain(first, plan_of(), (2,), record=[3]), "record"),
     (
-        lambda: da.sample(StackedChain(first, plan_of(), (2,)), sampler=Coupled(2), graphs=True),
-        "not .* on StackedChain",
+        lambda: da.sample(StackedChain(first, plan_of(), (2,)), sampler=Recursive(), graphs=True),
+        "graphs=True needs a sampler that draws in windows",
     ),
 ]
 

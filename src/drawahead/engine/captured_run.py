@@ -17,7 +17,7 @@ from drawahead.engine.run import Call, Run
 from drawahead.report import Report
 from drawahead.samplers.window import WindowSampler
 
-_BYTES = 2**31  # what the tables of a batch may take
+_TABLES = 16  # of numbers for each step of a window that a round holds, at most
 _LEAST = 4  # the narrowest window of the ladder, but for none at all
 
 
@@ -31,6 +31,7 @@ class CapturedRun(Run):
         self._blind = blind
         self.sampler = sampler
         self._tokens = isinstance(call.chain, TokenChain)
+        self._widest = sampler.widest(call.chain.steps)
         self.round_count = 0
         self.widths = []
         self.passes = 0
@@ -86,14 +87,8 @@ class CapturedRun(Run):
     def size(self) -> int:
         """How many samples are drawn together."""
         call = self.call
-        widest = self._rung(self._most())
-        one = call.chain.row_bytes * (widest + 1) * 16
-        return min(call.max_live, call.num_samples, max(1, _BYTES // one))
-
-    def _most(self) -> int:
-        """The widest window there may be."""
-        steps = self.call.chain.steps
-        return min(steps, steps if self.sampler.window is None else self.sampler.window)
+        one = call.chain.row_bytes * (self._widest + 1) * _TABLES
+        return min(call.max_live, call.num_samples, max(1, _memory(call.chain.device) // one))
 
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
@@ -187,7 +182,7 @@ class CapturedRun(Run):
         """The narrowest width of the ladder that is not below this one."""
         if not width:
             return 0
-        top = self._most()
+        top = self._widest
         if self.sampler.window is None:
             return min(max(_LEAST, 1 << (width - 1).bit_length()), max(top, 1))
         rungs = [size for size in (top, -(-top // 2), -(-top // 4), -(-top // 8)) if size >= width]
@@ -205,3 +200,8 @@ class CapturedRun(Run):
         self.tally.committed += committed
         self.tally.drafted += drafted
         self.tally.accepted += self.kept[-1]
+
+
+def _memory(device: torch.device) -> int:
+    """How many bytes the tables of a batch may take."""
+    return torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else 2**31

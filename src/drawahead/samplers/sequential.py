@@ -35,6 +35,9 @@ class Sequential(WindowSampler):
         none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
         return none, none
 
+    def widest(self, steps: int) -> int:
+        return 0
+
     def first_width(self, paths: Paths) -> Tensor:
         return torch.zeros_like(paths.length)
 

@@ -148,6 +148,10 @@ class WindowSampler(Sampler):
         """How many steps may be drafted from there (rows,)."""
         return paths.room_at(position)
 
+    def widest(self, steps: int) -> int:
+        """The widest window there may be, of so many steps."""
+        return steps if self.window is None else min(self.window, steps)
+
     def first_width(self, paths: Paths) -> Tensor:
         """How wide the first window is (rows,)."""
         return self._fixed_or(4.0, paths)
