@@ -10,15 +10,16 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.agreement import two_sample_kolmogorov
-from studies.speed.timing import HALF, fashion, text
+from studies.speed.place import Place
 
 
-def same_law(num: int) -> dict[str, Any]:
+def same_law(place: Place, num: int) -> dict[str, Any]:
     """Two-sample tests of parallel against sequential draws, of other seeds."""
     found: dict[str, Any] = {}
-    for name, target, window in (("fashion", fashion(HALF), 64), ("text", text(HALF), None)):
-        one = da.sample(target, num, sampler=da.Coupled(window), seed=21, max_live=256).samples
-        two = da.sample(target, num, sampler=da.Sequential(), seed=22, max_live=256).samples
+    for name, window in (("fashion", 64), ("text", None)):
+        target, options = place.make(name), {"max_live": 256} | place.options
+        one = da.sample(target, num, sampler=da.Coupled(window), seed=21, **options).samples
+        two = da.sample(target, num, sampler=da.Sequential(), seed=22, **options).samples
         if name == "fashion":
             found[name] = vectors(one.flatten(1).double(), two.flatten(1).double())
         else:

@@ -9,23 +9,23 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from studies.speed.timing import fashion, text
+from studies.speed.place import Place
 
 
-def numerics() -> dict[str, Any]:
+def numerics(place: Place) -> dict[str, Any]:
     return {
-        name: {"text": numerics_of_text(half), "fashion": numerics_of_fashion(half)}
+        name: {"text": numerics_of_text(place, half), "fashion": numerics_of_fashion(place, half)}
         for name, half in (("bfloat16", torch.bfloat16), ("float16", torch.float16))
     }
 
 
-def numerics_of_text(half: torch.dtype, num: int = 16) -> dict[str, float]:
+def numerics_of_text(place: Place, half: torch.dtype, num: int = 16) -> dict[str, float]:
     """How far half precision, and another batch shape, move the rows of the text model along paths it draws."""
-    models = {"float32": text(torch.float32), "half": text(half)}
+    models = {"float32": place.text(torch.float32), "half": place.text(half)}
     full = models["float32"]
-    drawn = da.sample(full, num, sampler=da.Coupled(), seed=5).samples.cuda()
-    rank = torch.rand(num, full.length, device="cuda").argsort(1).argsort(1)
-    position = torch.arange(full.length, device="cuda").expand(num, -1)
+    drawn = da.sample(full, num, sampler=da.Coupled(), seed=5).samples.to(place.device)
+    rank = torch.rand(num, full.length, device=place.device).argsort(1).argsort(1)
+    position = torch.arange(full.length, device=place.device).expand(num, -1)
 
     def rows(model: Any, start: int, stop: int) -> Tensor:
         return model.path_rows(drawn[start:stop], rank[start:stop], rank[start:stop], position[start:stop]).double()
@@ -54,13 +54,13 @@ def numerics_of_text(half: torch.dtype, num: int = 16) -> dict[str, float]:
     }
 
 
-def numerics_of_fashion(half: torch.dtype, num: int = 4) -> dict[str, float]:
+def numerics_of_fashion(place: Place, half: torch.dtype, num: int = 4) -> dict[str, float]:
     """The same for the image model: the distance of the means in standard deviations, step by step along paths."""
-    full, other = fashion(torch.float32), fashion(half)
+    full, other = place.fashion(torch.float32), place.fashion(half)
     every = tuple(range(1, full.steps, 9))
-    recording = da.GaussianChain(other.denoiser, full.schedule, full.shape, record=every, device="cuda")
-    states = da.sample(recording, num, sampler=da.Coupled(96), seed=5, graphs=False).samples[:, :-1].cuda()
-    k = torch.tensor(every, device="cuda").repeat(num)
+    recording = da.GaussianChain(other.denoiser, full.schedule, full.shape, record=every, device=place.device)
+    states = da.sample(recording, num, sampler=da.Coupled(96), seed=5, graphs=False).samples[:, :-1].to(place.device)
+    k = torch.tensor(every, device=place.device).repeat(num)
     flat = states.flatten(0, 1)
 
     def means(chain: da.GaussianChain, size: int) -> Tensor:

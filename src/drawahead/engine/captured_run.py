@@ -8,7 +8,7 @@ from typing import final
 
 import torch
 
-from drawahead.chains.base import Tally
+from drawahead.chains.base import Paths, Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.engine.captured import Batch, Shape, Standing
 from drawahead.engine.fingerprint import Fingerprint
@@ -92,32 +92,39 @@ class CapturedRun(Run):
 
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
+        free = [row for row, number in enumerate(self._number) if number < 0]
+        fresh = self._waiting(len(free) if self._batch is not None else self.size)
+        if fresh is None:
+            return
+        if self._batch is None:
+            self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
+            free = list(range(len(fresh)))
+            self._number, self._length, self._began = ([-1] * len(fresh) for _ in range(3))
+            self._standing = Standing(*([0] * len(fresh) for _ in range(3)))
+        rows = free[: len(fresh)]
+        self._batch.load(fresh, rows)
+        wish, standing = self.sampler.first_width(fresh).tolist(), self._standing
+        for i, row in enumerate(rows):
+            self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
+            self._began[row] = self.round_count
+            standing.position[row], standing.width[row], standing.wish[row] = 0, 0, wish[i]
+
+    def _waiting(self, wanted: int) -> Paths | None:
+        """The next samples, as many as wanted or as there are; those with nothing to draw are done at once."""
         call, end = self.call, self.call.first + self.call.num_samples
-        while self._next < end:
-            free = [row for row, number in enumerate(self._number) if number < 0]
-            wanted = min(len(free) if self._batch is not None else self.size, end - self._next)
-            if not wanted:
-                return
-            numbers = torch.arange(self._next, self._next + wanted)
-            self._next += wanted
+        parts: list[Paths] = []
+        while wanted > sum(map(len, parts)) and self._next < end:
+            numbers = torch.arange(self._next, min(self._next + wanted - sum(map(len, parts)), end))
+            self._next = int(numbers[-1]) + 1
             self.begin(numbers.tolist())
             fresh = call.chain.start(call.seed, numbers, Tally())
-            for done, lengths, values in fresh.finished:  # samples with nothing to draw
+            for done, lengths, values in fresh.finished:
                 self.finish(done, lengths, values, 0)
-            if not len(fresh):
-                continue
-            if self._batch is None:
-                self._batch, self._model = GRAPHS.take(call.chain, self.sampler, fresh)
-                free = list(range(len(fresh)))
-                self._number, self._length, self._began = ([-1] * len(fresh) for _ in range(3))
-                self._standing = Standing(*([0] * len(fresh) for _ in range(3)))
-            rows = free[: len(fresh)]
-            self._batch.load(fresh, rows)
-            wish, standing = self.sampler.first_width(fresh).tolist(), self._standing
-            for i, row in enumerate(rows):
-                self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
-                self._began[row] = self.round_count
-                standing.position[row], standing.width[row], standing.wish[row] = 0, 0, wish[i]
+            if len(fresh):
+                parts.append(fresh)
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return call.chain.start(call.seed, torch.cat([part.sample for part in parts]), Tally())
 
     def _round(self, batch: Batch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
