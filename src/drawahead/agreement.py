@@ -7,13 +7,15 @@ false-alarm rate of 1e-3 in all, reject below 1e-3 / k.
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, whole
 from drawahead.inputs import instance, table
 
+Number = TypeVar("Number", float, Tensor)
 SMALLEST_EXPECTATION = 5.0
 """Cells in which fewer draws are expected are pooled: below this the chi-square approximation fails."""
 
@@ -85,6 +87,30 @@ def kolmogorov(cdf_values: Tensor) -> float:
         raise InputError("cdf_values must be a distribution function at each value: between 0 and 1, at least one")
     grid = torch.arange(len(u) + 1, dtype=torch.float64) / len(u)
     return _kolmogorov_tail(float(torch.maximum(grid[1:] - u, u - grid[:-1]).max()), len(u))
+
+
+def kolmogorov_columns(cdf_values: Tensor, off: Tensor | float = 0.0, fewest: int = 8) -> float:
+    """The p-value of Kolmogorov-Smirnov tests of every column of (m, c): the smallest, times their number (Bonferroni).
+
+    NaN stands where a column has no value; columns with less than `fewest` are not tested, and without any the p-value
+    is 1. `off`, one number or one for each column, allows for laws that are known up to so much: a column passes as
+    long as some law within that distance of the one tested explains it.
+    """
+    u, allowed = table("cdf_values", cdf_values), table("off", off)
+    if u.dim() != 2 or bool(((u < 0) | (u > 1)).any()):
+        raise InputError(f"cdf_values must be a table of numbers between 0 and 1, or NaN, not {tuple(u.shape)}")
+    if allowed.shape not in ((), (u.shape[1],)) or not bool((allowed >= 0).all()):
+        raise InputError(f"off must be a number, at least 0, or one for each of the {u.shape[1]} columns")
+    there = (~u.isnan()).sum(0)
+    tested = there >= whole("fewest", fewest, 1)
+    if not bool(tested.any()):
+        return 1.0
+    u, size = u[:, tested].T.sort(dim=1).values, there[tested].double()[:, None]  # NaN comes last
+    index = torch.arange(u.shape[1], dtype=torch.float64, device=u.device)
+    distance = torch.maximum((index + 1) / size - u, u - index / size).nan_to_num(0.0).amax(1)
+    beyond = distance - allowed.to(u.device).expand(len(there))[tested]
+    x = _stephens(size[:, 0].sqrt()) * beyond.clamp(min=0)
+    return min(1.0, len(x) * _kolmogorov_series(float(x.max())))
 
 
 def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
@@ -165,8 +191,16 @@ def _tail(observed: Tensor, expected: Tensor) -> float:
 
 
 def _kolmogorov_tail(distance: float, size: float) -> float:
-    """P(D > distance) by Kolmogorov's series, with Stephens' correction (1970) for a finite size."""
-    x = (math.sqrt(size) + 0.12 + 0.11 / math.sqrt(size)) * distance
+    """P(D > distance) for so many values."""
+    return _kolmogorov_series(_stephens(math.sqrt(size)) * distance)
+
+
+def _stephens(root: Number) -> Number:
+    """What a distance is multiplied by: the root of the size, with Stephens' correction (1970) for a finite one."""
+    return root + 0.12 + 0.11 / root
+
+
+def _kolmogorov_series(x: float) -> float:
     if x < 0.2:  # 1 to twelve digits; the series needs too many terms
         return 1.0
     return min(1.0, max(0.0, sum(math.copysign(2, k % 2 - 0.5) * math.exp(-2 * (k * x) ** 2) for k in range(1, 101))))

@@ -1,7 +1,7 @@
-"""What a test of samples would have found: it is run on samples that are spoiled on purpose, more and more.
+"""What the tests would have found: each is run on what is spoiled on purpose, more and more.
 
-The samples come from the sequential reference, drawn from it again with replacement, so both sides have one law until
-one of them is spoiled.
+Samples come from the sequential reference, drawn from it again with replacement, so both sides have one law until one
+of them is spoiled. Steps are independent standard normals until some of them are spoiled.
 """
 
 from __future__ import annotations
@@ -12,40 +12,86 @@ import torch
 from torch import Tensor
 
 from drawahead.agreement import same_law
+from drawahead.verification.steps import Steps
+from drawahead.verification.white import moments
 
 RUNS = 10
 WANTED = 9
 SHARES = (0.5, 0.25, 0.125, 0.06, 0.03, 0.015, 0.008, 0.004, 0.002)
+ENTRIES = 2**16  # of innovations that are spoiled; a test of more finds more
+Finds = Callable[[float, torch.Generator], bool]
 Spoil = Callable[[Tensor, float, torch.Generator], Tensor]
 
 
-def power(samples: Tensor, level: float) -> dict[str, float | None]:
+def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
     """For each way to spoil samples (m, ...), the least share found in at least nine runs of ten at this level."""
     ways: dict[str, Spoil] = (
         {"a spread wrong": _wider, "coordinates drawn without regard to the others": _shuffled}
         if samples.is_floating_point()
         else {"wrong tokens": _replaced, "tokens drawn without regard to the others": _shuffled}
     )
-    if samples[0].numel() == 1:
+    flat = samples.flatten(1)
+    if flat.shape[1] == 1:
         ways = dict(list(ways.items())[:1])
-    return {name: _least(samples.flatten(1), level, way) for name, way in ways.items()}
+
+    def finds(spoil: Spoil) -> Finds:
+        def found(share: float, generator: torch.Generator) -> bool:
+            one, other = (flat[torch.randint(len(flat), (len(flat),), generator=generator)] for _ in range(2))
+            return same_law(one, spoil(other, share, generator)) < level
+
+        return found
+
+    return {name: _least(finds(spoil)) for name, spoil in ways.items()}
 
 
-def _least(samples: Tensor, level: float, spoil: Spoil) -> float | None:
+def power_of_steps(steps: Steps, level: float, tokens: bool) -> dict[str, float | None]:
+    """The same for steps. Only their moments are tested, on part of them: the whole test finds as much or more."""
+    table = _part_of(steps.tables[0])
+    ways: dict[str, Spoil] = {"noise used twice": _twice} if table.shape[1] > 1 else {}
+    if not tokens:
+        ways = {"a spread wrong": _spread, "a mean off": _shifted, **ways}
+
+    def finds(spoil: Spoil) -> Finds:
+        def found(share: float, generator: torch.Generator) -> bool:
+            p = 3 * steps.tests * moments(spoil(_fresh(table, generator), share, generator), steps.off)
+            return p < level
+
+        return found
+
+    scores = {
+        way: score.least_found(level / steps.tests, steps.off.step)
+        for way, score in steps.scores.items()
+        if score.differs  # otherwise nothing goes wrong that way
+    }
+    return {**scores, **{name: _least(finds(spoil)) for name, spoil in ways.items()}}
+
+
+def _part_of(table: Tensor) -> Tensor:
+    """At most `ENTRIES` of innovations (m, steps, d): of all samples, steps and then entries from the first."""
+    m, steps, d = table.shape
+    entries = max(1, min(d, ENTRIES // max(1, m * min(steps, 64))))
+    return table[:, : max(1, ENTRIES // max(1, m * entries)), :entries]
+
+
+def _fresh(table: Tensor, generator: torch.Generator) -> Tensor:
+    noise = torch.randn(table.shape, dtype=torch.float64, generator=generator)
+    return torch.where(table.isnan(), torch.nan, noise)
+
+
+def _least(finds: Finds) -> float | None:
     """By bisection over `SHARES`: what finds a share finds every larger one."""
     found, missed = -1, len(SHARES)
     while missed - found > 1:
         middle = (found + missed) // 2
-        found, missed = (middle, missed) if _finds(samples, level, spoil, SHARES[middle]) else (found, middle)
+        found, missed = (middle, missed) if _often(finds, SHARES[middle]) else (found, middle)
     return None if found < 0 else SHARES[found]
 
 
-def _finds(samples: Tensor, level: float, spoil: Spoil, share: float) -> bool:
+def _often(finds: Finds, share: float) -> bool:
     generator = torch.Generator().manual_seed(0)
     missed = 0
     for _ in range(RUNS):
-        one, other = (samples[torch.randint(len(samples), (len(samples),), generator=generator)] for _ in range(2))
-        missed += same_law(one, spoil(other, share, generator)) >= level
+        missed += not finds(share, generator)
         if missed > RUNS - WANTED:
             return False
     return True
@@ -68,3 +114,20 @@ def _wider(samples: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Wider around the mean by this share; no chance in it."""
     centre = samples.mean(0)
     return centre + (1 + share) * (samples - centre)
+
+
+def _spread(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """All of it larger by this share."""
+    return (1 + share) * noise
+
+
+def _shifted(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """All of it moved by this share of a standard deviation."""
+    return noise + share
+
+
+def _twice(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Some steps (m, steps, d) have the noise of the one before."""
+    chosen = torch.rand(noise.shape[:2], generator=generator)[:, 1:, None] < share
+    again = torch.where(chosen & ~noise[:, :-1].isnan(), noise[:, :-1], noise[:, 1:])
+    return torch.cat([noise[:, :1], torch.where(noise[:, 1:].isnan(), torch.nan, again)], dim=1)
