@@ -33,7 +33,8 @@ def drawn_ones(chain: Chain, num_samples: int, few: int) -> tuple[Chain, int]:
     order = chain.order
     if isinstance(order, Tensor) and order.dim() == 2:
         order = order[chosen]
-    return TokenChain(chain.oracle, order=order, evidence=chain.evidence[chosen]), len(chosen)
+    condition = {name: table if len(table) == 1 else table[chosen] for name, table in chain.condition.items()}
+    return chain.replace(order=order, evidence=chain.evidence[chosen], condition=condition), len(chosen)
 
 
 def answers(chain: Chain, seed: int, number: int, max_batch_size: int | None) -> tuple[list[Finding], Rounding]:

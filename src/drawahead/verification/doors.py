@@ -26,7 +26,7 @@ def doors(chain: TokenChain, seed: int, number: int, shown: Rounding, max_batch_
     generator = torch.Generator().manual_seed(0)
     cells = CELLS if oracle.one_pass else min(CELLS, max_batch_size or CELLS)
     # One path at a time: what an answer owes to other paths is another check's affair.
-    paths = [_Path(oracle, tokens[i].to(oracle.device), rank[i], cells, generator) for i in range(number)]
+    paths = [_Path(chain, i, tokens[i].to(oracle.device), rank[i], cells, generator) for i in range(number)]
     peek = max(path.peek() for path in paths)
     findings = [
         told.finding(
@@ -56,9 +56,10 @@ class _Path:
     """A finished path (n,), and a few of its prefixes, each with the position that is drawn next."""
 
     def __init__(
-        self, oracle: TokenOracle, tokens: Tensor, rank: Tensor, cells: int, generator: torch.Generator
+        self, chain: TokenChain, number: int, tokens: Tensor, rank: Tensor, cells: int, generator: torch.Generator
     ) -> None:
-        self.oracle, self.tokens, self.rank = oracle, tokens, rank
+        self.chain, self.number, self.tokens, self.rank = chain, number, tokens, rank
+        oracle = self.oracle = self._told(1)
         count = int((rank >= 0).sum())
         between = torch.randint(count, (max(0, cells - 2),), generator=generator).tolist()
         prefix = sorted({*(0, count - 1)[:cells], *between})
@@ -88,6 +89,11 @@ class _Path:
         row = torch.zeros_like(self.prefix)
         masked = reveal(self.tokens[None], self.rank[None], row, self.prefix)  # (cells, n)
         cell = torch.arange(len(row), device=masked.device)
-        plain = self.oracle.rows(masked)[cell, self.position]
+        alike = self._told(len(cell))
+        plain = alike.rows(masked)[cell, self.position]
         by_path = self._ask(self.tokens, torch.ones_like(row, dtype=torch.bool))
-        return max(distance(plain, by_path), distance(plain, self.oracle.rows_at(masked, cell, self.position)))
+        return max(distance(plain, by_path), distance(plain, alike.rows_at(masked, cell, self.position)))
+
+    def _told(self, sequences: int) -> TokenOracle:
+        """The oracle for so many sequences of this path's sample."""
+        return self.chain.oracle_of(torch.full((sequences,), self.number))

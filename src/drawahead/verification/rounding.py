@@ -20,8 +20,8 @@ from torch import Tensor
 
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.token_queries import Reread, TokenQuery
-from drawahead.executors.local import Local
 from drawahead.engine.threads import Query
+from drawahead.executors.local import Local
 from drawahead.verification.precision import FULL, Precision, seen
 
 TIMES = 10

@@ -91,7 +91,7 @@ def _laws(
     if not len(row):
         none = torch.zeros(0, oracle.vocab_size, dtype=torch.float64, device=device)
         return none, older.to(device), none
-    asked = TokenQuery(oracle, paths.sample, tokens, paths.order, paths.rank, row, prefix, reach)
+    asked = TokenQuery(oracle, paths.sample, tokens, paths.order, paths.rank, row, prefix, reach, paths.given)
     answers = executor.answer([asked])[0].exp()
     if not oracle.rereads:
         own = (reach + 1).cumsum(0) - (reach + 1)

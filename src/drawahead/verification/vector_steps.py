@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -42,8 +42,8 @@ class _InItsOwnDtype:
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
         self.model, self.dtype = model, dtype
 
-    def __call__(self, x: Tensor, step: Tensor) -> Tensor:
-        return self.model(x.to(self.dtype), step)
+    def __call__(self, x: Tensor, step: Tensor, **given: Tensor) -> Tensor:
+        return self.model(x.to(self.dtype), step, **given)
 
 
 @final
@@ -78,15 +78,12 @@ class Recording:
 
 def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
     """The chain with these states kept, in float64. Its model is asked what it was asked before."""
-    start = None if chain.start_state is None else chain.start_state.view(-1, *chain.state_shape)
-    kept: dict[str, Any] = {"start": start, "record": record, "dtype": torch.float64, "device": chain.device}
     if isinstance(chain, GaussianChain):
-        known = None if chain.known is None else chain.known.view(-1, *chain.shape)
-        return GaussianChain(
-            _InItsOwnDtype(chain.denoiser, chain.dtype), chain.schedule, chain.shape, known=known, **kept
-        )
+        denoiser = _InItsOwnDtype(chain.denoiser, chain.dtype)
+        return chain.replace(denoiser=denoiser, record=record, dtype=torch.float64)
     plan = replace(chain.plan, final=torch.eye(chain.plan.lanes, dtype=torch.float64, device=chain.device))
-    return StackedChain(_InItsOwnDtype(chain.oracle, chain.dtype), plan, chain.shape, **kept)
+    oracle = _InItsOwnDtype(chain.oracle, chain.dtype)
+    return chain.replace(oracle=oracle, plan=plan, record=record, dtype=torch.float64)
 
 
 @torch.no_grad()
@@ -111,7 +108,8 @@ def vector_steps(
             continue
         step = torch.full((len(samples),), k)
         before, after = states[:, column], states[:, column + 1]
-        asked = GaussianQuery(chain, paths.sample, before, step, torch.ones_like(step), None)
+        one, row = torch.ones_like(step), torch.arange(len(step))
+        asked = GaussianQuery(chain, paths.sample, before, step, paths.given, row, row, one, most=1, free=None)
         law = chain.law(executor.answer([asked])[0][:, None], step[:, None].to(chain.device), paths.free)
         seen = _Seen(chain, k, after, after - paths.onward(before, law.mean[:, 0], step.to(chain.device)), paths.free)
         noises += [seen.noise] if bool(seen.visible.any()) else []
