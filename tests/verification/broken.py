@@ -93,7 +93,7 @@ class Stale(Sampler):
             count = torch.minimum(1 + hasty, paths.room + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
-            law = answer.target.join((yield from answer.after(torch.zeros_like(count), count - 1)))
+            law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))
             paths.commit(law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1]))), count)
 
 
