@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
 from drawahead import plots
 from studies.estimates import Estimate
-from studies.tables import table
+from studies.tables import listed, table
 
 Row = dict[str, Any]
 
@@ -21,19 +22,18 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
     return (
         _remarks(found)
         | _law(law)
+        | _new(found)
         | {
             "gpu": machine["gpu"],
             "torch": machine["torch"],
-            "image_ratio": _ratio(best, fashion["auto"]),
-            "image_rounds": f"{fashion['auto']['mean_rounds']:.1f}",
+            "overview": _overview(found, proteins),
             "tuned_ratio": _ratio(best, _tuned(fashion)),
-            "text_ratio": _ratio(text["sequential"], text["auto"]),
-            "text_rounds": f"{text['auto']['mean_rounds']:.1f}",
-            "fashion": _one(fashion, best),
+            "fashion": _one(fashion, best, _eager(found, "fashion")),
             "fashion_choice": _choice(fashion["auto"]),
             "fashion_beside_best": _beside_best(fashion),
             "layouts": ", ".join(f"{name} {row['seconds'] * 1e3:.0f} ms" for name, row in found["layouts"].items()),
-            "text": _one(text, text["sequential"]),
+            "text": _one(text, text["sequential"], _eager(found, "text")),
+            "eager_rows": str(len(_eager(found, "fashion"))) if _eager(found, "fashion") else None,
             "text_choice": _choice(text["auto"]),
             "text_beside_best": _beside_best(text),
             "spread_rounds": _rounds(found["spread"]),
@@ -51,10 +51,190 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
     )
 
 
+def _new(found: Row) -> dict[str, str | None]:
+    """Parts that older data lack: then their sections are left out."""
+    parts = {"cold": _cold, "auto_again": _auto_again, "stacked": _stacked, "pipeline": _pipeline}
+    tables = {name: make(found[name]) if name in found else None for name, make in parts.items()}
+    training = found.get("pipeline", {}).get("training")
+    told = found.get("conditions")
+    return tables | {
+        "everyone": _everyone(found),
+        "cold_processes": str(len(found["cold"]["fashion"]["auto"])) if "cold" in found else None,
+        "unet": training and f"{training['parameters'] / 1e6:.1f}",
+        "training": training and f"{training['seconds']:.0f}",
+        "training_steps": training and str(training["steps"]),
+        "condition": _condition(told) if told else None,
+        "condition_samples": told and str(told["samples"]),
+        "condition_steps": told and str(told["steps"]),
+        "older": _older(found),
+    }
+
+
+_OLDER = {
+    "spread": 'the order "spread"',
+    "precisions": "other precisions",
+    "law": "the tests of the distribution",
+    "numerics": "the model's numerics",
+}
+
+
+def _older(found: Row) -> str | None:
+    """What was measured before the engine was rebuilt."""
+    if "measured" not in found:
+        return None
+    return listed(["ProteinMPNN", *(words for part, words in _OLDER.items() if part not in found["measured"])])
+
+
+def _overview(found: Row, proteins: list[Row]) -> str:
+    """The first table: what a reader wants to know, and no more."""
+    rows = [
+        ("an image of the shipped DDPM, 1000 steps", _best_sequential(found), found["fashion"]["auto"]),
+        ("a text of 256 characters", found["text"]["sequential"], found["text"]["auto"]),
+    ]
+    lines = [_overview_line(what, one["seconds"], ahead["seconds"], ahead["mean_rounds"]) for what, one, ahead in rows]
+    for sides in [sides for name, sides in found.get("pipeline", {}).items() if name != "training"][:1]:
+        what = "an image of a diffusers UNet, `DDPMPipeline` and `DrawaheadPipeline`"
+        drawn = sides["drawahead"]
+        lines.append(_overview_line(what, _once(sides["ddpm"]), _once(drawn), drawn["rounds"]))
+    for name, what in _STACKED.items():
+        if name in found.get("stacked", {}):
+            row = found["stacked"][name]
+            auto = row["auto"]
+            lines.append(_overview_line(what, row["sequential"]["seconds"], auto["seconds"], auto["mean_rounds"]))
+    if proteins:
+        row = proteins[0]
+        what = f"{row['samples']} protein sequences by ProteinMPNN, its own `sample()` and drawahead"
+        seconds = row["median_seconds"]
+        lines.append(_overview_line(what, seconds["published"], seconds["drawahead"], row["mean_passes"]))
+    return table(["", "one step after another", "drawahead", "times faster", "rounds"], lines)
+
+
+def _overview_line(what: str, one_by_one: float, ahead: float, rounds: float) -> list[str]:
+    times = one_by_one / ahead
+    return [what, _seconds(one_by_one), _seconds(ahead), f"**{times:.{0 if times >= 20 else 1}f}**", f"{rounds:.0f}"]
+
+
+def _seconds(seconds: float) -> str:
+    """Two digits and a bit: 15.2 s, 0.30 s, 0.024 s."""
+    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds:.3f} s"
+
+
+def _once(row: Row) -> float:
+    """Warm seconds, or those of the first call if there was no other."""
+    return float(row["seconds"] or row["cold"])
+
+
+def _everyone(found: Row) -> str | None:
+    """Samplers as they come, beside their captured rounds alone."""
+    lines = []
+    for name, label in (("fashion", "image"), ("text", "text")):
+        part = found[name]
+        if "others" not in part:
+            return None
+        whole = [("Coupled()", row) for row in part["coupled"] if row["window"] is None]
+        rows = [("Sequential()", part["sequential"]), *whole, *part["others"].items(), ("Auto()", part["auto"])]
+        for sampler, row in rows:
+            alone = row.get("rounds_alone_seconds")
+            lines.append(
+                [
+                    label,
+                    f"`{sampler}`",
+                    _ms(row),
+                    _rounds(row),
+                    _per_round(row),
+                    "not captured" if alone is None else f"{alone * 1e3:.1f}",
+                    "" if alone is None else f"{row['beside_rounds_alone']:.2f}",
+                ]
+            )
+    heading = ["one", "sampler", "ms", "rounds", "ms per round", "captured rounds alone, ms", "ratio"]
+    return table(heading, lines, right=False)
+
+
+def _per_round(row: Row) -> str:
+    return f"{row['seconds'] / row['batch_rounds'] * 1e3:.2f}"
+
+
+def _cold(part: Row) -> str:
+    lines = []
+    for name, label in (("fashion", "image"), ("text", "text")):
+        if name not in part:
+            continue
+        first = {key: [row["first"] for row in rows] for key, rows in part[name].items()}
+        middle = {key: statistics.median(seconds) for key, seconds in first.items()}
+        load = statistics.median(row["load"] for rows in part[name].values() for row in rows)
+        sides = [f"{middle[key]:.2f} {_range(first[key], 2)}" for key in ("sequential", "auto")]
+        lines.append([f"one {label}", *sides, f"{middle['auto'] / middle['sequential']:.2f}", f"{load:.2f}"])
+    return table(["first call", "`Sequential`, s", "`Auto`, s", "ratio", "loading the model, s"], lines, right=False)
+
+
+def _auto_again(part: Row) -> str:
+    lines = []
+    for name, label in (("fashion", "image"), ("text", "text")):
+        for row in part.get(name, ()):
+            said, came = row["predicted_gain"], row["measured_gain"]
+            lines.append(
+                [
+                    label,
+                    f"`{_chosen({'sampler': row['chosen']})}`",
+                    f"{row['auto'] * 1e3:.1f}",
+                    f"{'all' if row['best'] == 'None' else row['best']}: {row['windows'][row['best']] * 1e3:.1f}",
+                    f"{row['ratio']:.2f}",
+                    "" if said is None else f"{said:.1f}",
+                    f"{came:.1f}",
+                ]
+            )
+    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "gain its report tells", "gain measured"]
+    return table(heading, lines, right=False)
+
+
+_STACKED = {
+    "rtk": "reverse transition kernels: Langevin steps in 8 segments",
+    "ardiffusion": "auto-regressive diffusion in 4 parts",
+}
+
+
+def _stacked(part: Row) -> str:
+    lines = []
+    for name, label in _STACKED.items():
+        if name not in part:
+            continue
+        for key in ("sequential", "coupled", "auto"):
+            row = part[name][key]
+            sampler = f"Auto: `{_chosen(row)}`" if key == "auto" else f"`{_chosen(row)}`"
+            captured = "yes" if row["captured"] else "no"
+            ratio = _ratio(part[name]["sequential"], row)
+            lines.append([label, sampler, _ms(row), _rounds(row), _per_round(row), captured, ratio])
+    heading = ["one sample", "sampler", "ms", "rounds", "ms per round", "captured", "times less"]
+    return table(heading, lines, right=False)
+
+
+def _pipeline(part: Row) -> str:
+    lines = []
+    for dtype, sides in part.items():
+        if dtype == "training":
+            continue
+        for which, name in (("ddpm", "`DDPMPipeline`"), ("drawahead", "`DrawaheadPipeline`")):
+            row = sides[which]
+            rounds = row.get("rounds", row["steps"])
+            cells = [f"{row['cold']:.2f}", _seconds(_once(row)), f"{rounds:.1f}"]
+            lines.append([dtype, name, *cells, f"{_once(sides['ddpm']) / _once(row):.1f}"])
+    return table(["UNet in", "pipeline", "first image, s", "next images", "rounds", "times less"], lines, right=False)
+
+
+def _condition(part: Row) -> str:
+    rows = (("the first call", "first"), ("another condition", "another"), ("another chain (`replace`)", "replaced"))
+    lines = []
+    for label, key in rows:
+        row = part[key]
+        kept = "yes" if row["graphs_kept"] else "no"
+        lines.append([label, f"{row['seconds'] * 1e3:.1f}", f"{row['rounds']:.1f}", kept, str(row["captures"])])
+    return table(["call", "ms", "rounds", "graphs used again", "captured"], lines, right=False)
+
+
 def _remarks(found: Row) -> dict[str, str | None]:
     """What holds of some data only: how they were made, what was measured before, where `Auto` wavered."""
     first = found.get("first_run", {}).get("fashion")
-    again = found["text"].get("eager_again")
+    again = found["text"].get("eager_again") if _eager(found, "text") else None
     alone, together = _chosen(found["fashion"]["auto"]), _chosen(found["fashion"]["batches"][0]["auto"])
     return {
         "note": found.get("note"),
@@ -105,16 +285,23 @@ def _chosen(row: Row) -> str:
     return name.replace(", secant=True", "").split(", least")[0].rstrip(")").replace("()", "(") + ")"
 
 
-def _one(part: Row, sequential: Row) -> str:
+def _eager(found: Row, name: str) -> Row:
+    """Rows without graphs, if they are of the run that the others are of."""
+    together = "measured" not in found or "eager" in found["measured"]
+    return found[name].get("eager", {}) if together else {}
+
+
+def _one(part: Row, sequential: Row, eager: Row) -> str:
     rows = [("Sequential, best", sequential)]
     rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in part["coupled"]]
+    rows += list(part.get("others", {}).items())
     rows += [("**Auto**", part["auto"])]
-    rows += [(f"without graphs: {key}", row) for key, row in part["eager"].items()]
+    rows += [(f"without graphs: {key}", row) for key, row in eager.items()]
     lines = [
-        [name, _ms(row), _rounds(row), f"{row['queries_per_sample']:.0f}", _ratio(sequential, row)]
+        [name, _ms(row), _rounds(row), _per_round(row), f"{row['queries_per_sample']:.0f}", _ratio(sequential, row)]
         for name, row in rows
     ]
-    return table(["sampler", "ms", "rounds", "queries", "times less"], lines, right=False)
+    return table(["sampler", "ms", "rounds", "ms per round", "queries", "times less"], lines, right=False)
 
 
 def _proteins(rows: list[Row]) -> str:
@@ -241,7 +428,7 @@ def figure(found: Row, proteins: list[Row], path: Path) -> None:
         axes.set_yscale("log", base=2)
         ticks = sorted({row["batch"] for name in ("fashion", "text") for row in found[name]["batches"]})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        marks = [0.25, 0.5, 1, 2, 4, 8, 16]
+        marks = [0.25, 0.5, 1, 2, 4, 8, 16, 32]
         axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
         axes.set_xlabel("samples drawn together")
         axes.set_ylabel("times less time than sequential")

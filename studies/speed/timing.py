@@ -22,7 +22,6 @@ WINDOWS = (64, 96, 128, 192, 256)
 TEXT_WINDOWS = (None, 32, 64, 128)
 TEXT_BATCHES = (1, 4, 16, 64, 256)
 FASHION_BATCHES = (1, 4, 16, 32, 64, 128)
-SEEDS = range(100, 108)  # no window was tuned on these
 WARM_UP = 99
 Row = dict[str, Any]
 
@@ -45,7 +44,7 @@ def measured(
     num: int,
     seeds: Sequence[int],
     *,
-    warm_ups: int = 1,
+    warm_ups: int = 2,
     alone: bool = False,
     **options: Any,
 ) -> Row:
@@ -59,10 +58,8 @@ def measured(
         return da.sample(target, num, sampler=sampler, seed=seed, **options, **more)
 
     began = place.now()
-    if isinstance(sampler, da.Sequential):  # all its rounds are alike: a few are enough
-        draw(WARM_UP, stop=_After(6))
-    for i in range(0 if isinstance(sampler, da.Sequential) else warm_ups):
-        draw(WARM_UP - i)
+    for i in range(warm_ups):  # all rounds of `Sequential` are alike: a few are enough
+        draw(WARM_UP - i, **({"stop": _After(6)} if isinstance(sampler, da.Sequential) else {}))
     warm_up = place.now() - began
     seconds, reports, rounds, captures = [], [], [], 0
     for seed in seeds:
@@ -119,12 +116,12 @@ def one_sample(
     target = place.make(name)
     here = results.setdefault(name, {})
 
-    def row(sampler: da.Sampler | None, seeds: Sequence[int] = SEEDS, **options: Any) -> Row:
+    def row(sampler: da.Sampler | None, seeds: Sequence[int] = place.seeds, **options: Any) -> Row:
         found = measured(place, target, sampler, 1, seeds, alone=True, **options)
         said(name, found)
         return found
 
-    here["sequential"] = row(da.Sequential(), SEEDS[:4])
+    here["sequential"] = row(da.Sequential(), place.seeds[:4])
     here["coupled"] = [{"window": w} | row(da.Coupled(w)) for w in windows]
     save()
     here["auto"] = row(None, warm_ups=3)
@@ -148,7 +145,7 @@ def many_samples(
     for batch in batches:
         row: Row = {"batch": batch}
         for key, sampler in (("sequential", da.Sequential()), ("coupled", da.Coupled(window)), ("auto", None)):
-            row[key] = measured(place, target, sampler, batch, SEEDS[:1])
+            row[key] = measured(place, target, sampler, batch, place.seeds[:1], warm_ups=1)
         rows.append(row)
         times = {key: round(row[key]["seconds"], 4) for key in ("sequential", "coupled", "auto")}
         print(name, batch, times, row["auto"]["choice"], flush=True)
@@ -165,7 +162,7 @@ def layouts(place: Place) -> dict[str, Row]:
         for label, torch.backends.cudnn.benchmark in (("", False), (", kernels by trial", True)):
             for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
                 chain = place.fashion(memory_format=layout)
-                found[name + label] = measured(place, chain, da.Sequential(), 1, SEEDS[:2])
+                found[name + label] = measured(place, chain, da.Sequential(), 1, place.seeds[:2])
                 said(name + label, found[name + label])
     finally:
         torch.backends.cudnn.benchmark = tuned
@@ -174,7 +171,7 @@ def layouts(place: Place) -> dict[str, Row]:
 
 def spread(place: Place) -> Row:
     """A text in the order "spread"."""
-    return measured(place, da.TokenChain(place.text(), order="spread"), da.Coupled(), 1, SEEDS)
+    return measured(place, da.TokenChain(place.text(), order="spread"), da.Coupled(), 1, place.seeds)
 
 
 def precisions(results: dict[str, Any], place: Place) -> None:
@@ -183,8 +180,8 @@ def precisions(results: dict[str, Any], place: Place) -> None:
         for label, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
             target = place.make(name, dtype)
             results.setdefault(name, {})[label] = {
-                "sequential": measured(place, target, da.Sequential(), 1, SEEDS[:1]),
-                "coupled": measured(place, target, da.Coupled(window), 1, SEEDS[:4]),
+                "sequential": measured(place, target, da.Sequential(), 1, place.seeds[:1]),
+                "coupled": measured(place, target, da.Coupled(window), 1, place.seeds[:4]),
             }
 
 
@@ -194,7 +191,7 @@ def eager(results: dict[str, Any], place: Place) -> None:
     for name, window in (("text", None), ("fashion", 96)):
         target = place.make(name)
         results.setdefault(name, {})["eager"] = {
-            "sequential": measured(place, target, da.Sequential(), 1, SEEDS[:1], graphs=False),
-            "coupled": measured(place, target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
-            "coupled, once more": measured(place, target, da.Coupled(window), 1, SEEDS[:4], graphs=False),
+            "sequential": measured(place, target, da.Sequential(), 1, place.seeds[:1], graphs=False),
+            "coupled": measured(place, target, da.Coupled(window), 1, place.seeds[:4], graphs=False),
+            "coupled, once more": measured(place, target, da.Coupled(window), 1, place.seeds[:4], graphs=False),
         }

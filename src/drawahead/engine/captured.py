@@ -9,6 +9,7 @@ is. Windows are rounded up to a short ladder of widths, and a row whose sample h
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,6 @@ from drawahead.chains.base import Chain, Paths
 from drawahead.errors import AnswerError
 from drawahead.laws import Law
 from drawahead.samplers.window import Drafts, WindowSampler
-
-_PATIENCE = 800  # questions too many, in rounds wider than need be, before a fitting one is captured
 
 
 class Shape(NamedTuple):
@@ -63,7 +62,9 @@ class Batch:
         self.rows = len(fresh)
         self.graphs: dict[Shape, Any] = {}
         self.captured_since_kept = False
-        self._missed: dict[Shape, int] = {}
+        self.seconds: dict[int, float] = {}  # of a round by its window, as it was last seen
+        self._missed: dict[Shape, float] = {}  # seconds that rounds wider than need be have cost
+        self._capturing = 0.0  # seconds that it took to capture a round
         self._pool: Any = None
         self._law = sampler.begin(fresh).law
         tensors = fresh.tensors()
@@ -97,7 +98,9 @@ class Batch:
         """One round of this shape, or of a captured one that does for it. -> the one that it was."""
         fitting = self._fitting(shape)
         if fitting != shape:
-            self._missed[shape] = self._missed.get(shape, 0) + self.rows * (fitting.window - shape.window)
+            spent = self.seconds.get(fitting.window, 0.0)
+            saved = (spent - self.seconds.get(0, 0.0)) * (1 - shape.window / max(1, fitting.window))
+            self._missed[shape] = self._missed.get(shape, 0.0) + max(0.0, saved)
         self.warm(chain, fitting)
         if self.device.type == "cuda":
             self.graphs[fitting].replay()
@@ -109,12 +112,13 @@ class Batch:
         """Capture a round of this shape, unless that was done before."""
         self._grow(max(shape.window, shape.columns))
         if shape not in self.graphs:
-            self.captured_since_kept = True
+            self.captured_since_kept, began = True, time.perf_counter()
             self.graphs[shape] = self._captured(chain.model, shape) if self.device.type == "cuda" else None
+            self._capturing = time.perf_counter() - began
 
     def _fitting(self, shape: Shape) -> Shape:
         """To capture a round takes as long as dozens of rounds: a wider one does, until that has cost as much."""
-        if shape in self.graphs or self.device.type != "cuda" or self._missed.get(shape, 0) >= _PATIENCE:
+        if shape in self.graphs or self.device.type != "cuda" or self._missed.get(shape, 0.0) > self._capturing:
             return shape
         wider = [one for one in self.graphs if all(has >= needs for has, needs in zip(one, shape, strict=True))]
         return min(wider, default=shape)

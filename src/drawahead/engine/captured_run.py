@@ -18,6 +18,7 @@ from drawahead.report import Report
 from drawahead.samplers.window import WindowSampler
 
 _TABLES = 16  # of numbers for each step of a window that a round holds, at most
+_SMALL = 2**24  # bytes of drafts of one sample that are kept whether they are needed or not
 _LEAST = 4  # the narrowest window of the ladder, but for none at all
 
 
@@ -54,8 +55,8 @@ class CapturedRun(Run):
         first = self._shape(self._batch)
         self._batch.warm(self.call.chain, first)
         if first.columns:
-            widest = self._rung(first.columns)
-            self._batch.warm(self.call.chain, Shape(widest, widest, widest))
+            wished = min(max(self._standing.wish), max(self._length) - 2)
+            self._batch.warm(self.call.chain, Shape(self._rung(max(wished, 0)), first.columns, first.beyond))
 
     def rounds(self) -> Generator[Callable[[], Report]]:
         """Asked again, it goes on where it was."""
@@ -143,6 +144,7 @@ class CapturedRun(Run):
         self.oracle_seconds += spent
         if not first and not blind and len(live) == batch.rows:
             self._times.setdefault(shape.window, []).append(spent)
+            batch.seconds[shape.window] = spent
         committed = sum(after.position[row] - before.position[row] for row in live)
         self._standing = after
         self._count(batch.rows, shape, committed, drafted, len(live))
@@ -179,8 +181,9 @@ class CapturedRun(Run):
         columns = self._rung(int(ahead.max()))
         if self._tokens:
             columns = max(columns, window if self.sampler.drafts_from_last else 0)
-        else:  # drafts cost a prediction nothing: always as many as there is room for, so that shapes are few
-            columns = max(columns, window, batch.columns)
+        else:  # drafts cost a prediction nothing: as many as may ever be needed, so that shapes are few
+            all_of_them = self._rung(self._widest) if self.call.chain.row_bytes * self._widest < _SMALL else 0
+            columns = max(columns, window, batch.columns, all_of_them)
         # Only tokens have rows to read for what lies beyond; a prediction drafts any number of steps.
         past = not self._tokens or not self.sampler.drafts_from_last or bool((left > width).any())
         return Shape(window, columns, columns if past else 0)
