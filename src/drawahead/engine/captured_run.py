@@ -55,8 +55,10 @@ class CapturedRun(Run):
         first = self._shape(self._batch)
         self._batch.warm(self.call.chain, first)
         if first.columns:
-            wished = min(max(self._standing.wish), max(self._length) - 2)
-            self._batch.warm(self.call.chain, Shape(self._rung(max(wished, 0)), first.columns, first.beyond))
+            wished, most = max(self._standing.wish), max(self._length) - 2
+            whole = self._tokens and self.sampler.drafts_from_last and wished >= most
+            window = self._rung(max(0, min(wished, most)))
+            self._batch.warm(self.call.chain, Shape(window, first.columns, 0 if whole else first.beyond))
 
     def rounds(self) -> Generator[Callable[[], Report]]:
         """Asked again, it goes on where it was."""
