@@ -92,6 +92,10 @@ class _Plans(dict[torch.device, Plan]):
         instance("schedule", schedule, Schedule, "a schedule such as DDPM()")
         self.schedule = schedule
 
+    def captured_parts(self) -> dict[str, object]:
+        """What a captured round depends on: which devices have asked so far is no part of it."""
+        return {"schedule": self.schedule}
+
     def __missing__(self, device: torch.device) -> Plan:
         self[device] = self.schedule.plan().to(device)
         return self[device]

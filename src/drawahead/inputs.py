@@ -81,6 +81,11 @@ def place(name: str, value: object) -> torch.device:
     return device
 
 
+def readable(tensor: Tensor) -> bool:
+    """Whether its numbers can be looked at: not while a CUDA graph is captured."""
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 def path(name: str, value: object) -> Path:
     """`value` as a path."""
     try:

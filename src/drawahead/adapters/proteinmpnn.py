@@ -15,7 +15,7 @@ from drawahead.adapters._mpnn import Decoder, Weights, encode
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import Order, TokenChain
 from drawahead.errors import InputError, short
-from drawahead.inputs import place, table
+from drawahead.inputs import place, readable, table
 from drawahead.oracles import HIDDEN, TokenOracle
 
 __all__ = ["ALPHABET", "ProteinMPNN", "Weights"]
@@ -186,6 +186,5 @@ def _letters(name: str, letters: Any) -> str:
 
 
 def _known_true(flags: Tensor) -> bool:
-    """Whether all are True, where that can be known: while a graph is captured nothing can be read from the device."""
-    capturing = flags.is_cuda and torch.cuda.is_current_stream_capturing()
-    return not capturing and bool(flags.all())
+    """Whether all are True, where that can be known."""
+    return readable(flags) and bool(flags.all())

@@ -179,6 +179,11 @@ class Chain(abc.ABC):
         return self
 
     @property
+    def owner(self) -> Any:
+        """What captured rounds of this chain go with."""
+        return self.model
+
+    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return torch.device("cpu")

@@ -137,7 +137,14 @@ class GaussianChain(VectorChain):
             "start": start,
         }
         own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
-        return GaussianChain(**own | {"condition": self.condition} | changes)
+        chain = GaussianChain(**own | {"condition": self.condition} | changes)
+        if chain.schedule is self.schedule and chain.device == self.device:  # then captured rounds may serve both
+            chain.plan, chain.slopes, chain._ahead = self.plan, self.slopes, self._ahead
+        return chain
+
+    @property
+    def owner(self) -> Any:
+        return self.denoiser if type(self.denoiser).__weakrefoffset__ else self
 
     def check(self, num_samples: int) -> None:
         super().check(num_samples)

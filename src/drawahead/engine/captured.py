@@ -90,6 +90,10 @@ class Batch:
         for name, tensor in new.items():
             self._state[name][at] = tensor.to(self.device)
 
+    def forgive(self) -> None:
+        """Forget bad answers of the call before."""
+        self._bad.zero_()
+
     def has(self, shape: Shape) -> bool:
         """Whether a round of this shape, or one that does for it, is captured."""
         return self._fitting(shape) in self.graphs

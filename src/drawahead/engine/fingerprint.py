@@ -105,6 +105,11 @@ class _Walk:
     def _enter(self, value: Any) -> None:
         if isinstance(value, Tensor):
             self._tensor(value)
+        elif callable(told := getattr(value, "captured_parts", None)) and not isinstance(value, torch.nn.Module):
+            self.marks.append(type(value))
+            if type(value).__weakrefoffset__:
+                self.seen.append(value)
+            self._named(told().items())
         elif isinstance(value, torch.nn.Module):
             self.marks.append(type(value))
             self.seen.append(value)

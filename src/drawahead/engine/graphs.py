@@ -53,7 +53,9 @@ class Graphs:
         with self._lock:
             for i, kept in enumerate(self._kept):
                 if found is not None and kept.fingerprint == found:
-                    return self._kept.pop(i).batch, found
+                    batch = self._kept.pop(i).batch
+                    batch.forgive()
+                    return batch, found
         return Batch(sampler, fresh), found
 
     def give_back(self, chain: Chain, sampler: WindowSampler, batch: Batch, before: Fingerprint | None) -> None:
@@ -63,7 +65,7 @@ class Graphs:
         if batch.captured_since_kept and fingerprint(chain, sampler, batch.paths) != before:
             return
         batch.captured_since_kept = False
-        owner = weakref.ref(chain.model, self._drop)
+        owner = weakref.ref(chain.owner, self._drop)
         with self._lock:
             self._kept.append(_Kept(owner, before, batch))
             del self._kept[: -self.most]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import AnswerError, InputError, short
-from drawahead.inputs import floating, sizes
+from drawahead.inputs import floating, readable, sizes
 from drawahead.rtk.densities import density_of
 from drawahead.rtk.energies import Difference, LineIntegral
 
@@ -46,6 +46,11 @@ class ScoreOracle(abc.ABC):
         self.queries += len(x)
         return self._checked(x, t)
 
+    def captured_parts(self) -> dict[str, Any]:
+        """What a captured round depends on: how often it was asked is no part of it."""
+        counts = ("calls", "queries", "energy_calls", "energy_queries")
+        return {name: part for name, part in vars(self).items() if name not in counts}
+
     @property
     @abc.abstractmethod
     def has_energy(self) -> bool:
@@ -64,7 +69,7 @@ class ScoreOracle(abc.ABC):
         if not isinstance(answer, Tensor) or answer.shape != x.shape:
             what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
             raise AnswerError(f"the score must answer one vector a state, {tuple(x.shape)}, not {what}")
-        if not bool(answer.isfinite().all()):
+        if readable(answer) and not bool(answer.isfinite().all()):
             bad = int((~answer.isfinite()).flatten(1).any(1).nonzero()[0])
             raise AnswerError(
                 f"the score answered NaN or infinity at time {float(t[bad]):.4g}, at a state with entries up to "
