@@ -465,6 +465,24 @@ def test_images_come_as_asked(channels: int) -> None:
     assert torch.equal(images, tensor) and report.num_samples == 2 and report.exact and "Coupled" in report.sampler
 
 
+def test_a_pipeline_draws_from_the_same_chain_until_something_changes() -> None:
+    """So that rounds which were captured for one call serve the next; whatever changes makes another chain."""
+    pipe, chains = pipeline(), []
+    threshold = {"thresholding": True, "clip_sample": False}
+    for options in ({}, {}, {"num_inference_steps": 10}, {"num_inference_steps": 10}, {}):
+        pipe(1, *seeded(0), output_type="pt", sampler=Sequential(), **options)
+        chains.append(pipe._last_chain)
+    assert chains[0] is chains[1] is not chains[2] is chains[3] is not chains[4]
+    for other in ({"beta_end": 0.03}, threshold, {"clip_sample_range": 2.0}, {"prediction_type": "sample"}):
+        pipe.scheduler = DDPMScheduler(num_train_timesteps=20, **other)
+        pipe(1, *seeded(0), output_type="pt", sampler=Sequential())
+        assert pipe._last_chain is not chains[-1], other
+        chains.append(pipe._last_chain)
+    pipe.unet = tiny_unet()
+    pipe(1, *seeded(0), output_type="pt", sampler=Sequential())
+    assert pipe._last_chain is not chains[-1]
+
+
 def test_images_are_those_of_the_chain() -> None:
     pipe, generator = pipeline(), torch.Generator().manual_seed(4)
     out = pipe(3, torch.Generator().manual_seed(4), output_type="pt", sampler=Sequential())

@@ -35,6 +35,16 @@ Limit = Callable[[Tensor], Tensor]
 """What is done to predictions of the data (m, d): clipping or thresholding."""
 
 
+@dataclass(frozen=True)
+class Clip:
+    """Predictions held between -most and most."""
+
+    most: float
+
+    def __call__(self, prediction: Tensor) -> Tensor:
+        return prediction.clamp(-self.most, self.most)
+
+
 @dataclass(frozen=True, eq=False)
 class Recipe:
     """A scheduler's steps."""
@@ -146,6 +156,5 @@ def _limit(config: Any) -> Limit | None:
     if config.thresholding:
         return Threshold(config.dynamic_thresholding_ratio, config.sample_max_value)
     if config.clip_sample:
-        most = float(config.clip_sample_range)
-        return lambda prediction: prediction.clamp(-most, most)
+        return Clip(float(config.clip_sample_range))
     return None

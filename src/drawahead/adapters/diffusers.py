@@ -123,7 +123,7 @@ def same_chain(one: GaussianChain, other: GaussianChain) -> bool:
     here, there = one.denoiser, other.denoiser
     if not isinstance(here, _Denoiser) or not isinstance(there, _Denoiser) or here.network is not there.network:
         return False
-    plain = [(c.shape, c.dtype, c.device, d.dtype, repr(d.limit)) for c, d in ((one, here), (other, there))]
+    plain = [(c.shape, c.dtype, c.device, d.dtype, d.limit) for c, d in ((one, here), (other, there))]
     names = ("a", "b", "s", "signal", "noise", "time")
     tables = [
         [*(getattr(c.plan, name) for name in names), d.table, d.time, *([] if d.label is None else [d.label])]
