@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from drawahead.errors import InputError
 from drawahead.oracles import HIDDEN
 from drawahead.pieces import Settled
 from drawahead.targets._kasteleyn import KasteleynMatrix, sound
-from drawahead.targets._partners import Array, Partners, Slots
+from drawahead.targets._partners import UNEVEN, Array, Partners, Slots
 from drawahead.targets._separators import Node
 
 
@@ -87,12 +88,11 @@ class Component:
         columns = np.searchsorted(part.columns, matrix.columns(part.near))
         near = np.searchsorted(part.vertices, part.near)
 
-        def renew(state: int, gone: Array) -> Array:
+        def renew(state: int, gone: Array) -> Array | None:
             live = self.live[state].copy()
             live[near[gone]] = False
             inverse = np.zeros((len(part.lines), len(part.columns)))
-            _renew(part, inverse, live)
-            return inverse[lines[:, None], columns]
+            return inverse[lines[:, None], columns] if _renew(part, inverse, live) else None
 
         return Partners(part.slots, self.inverse[:, lines][:, :, columns], self.live[:, near], renew)
 
@@ -143,19 +143,24 @@ class Component:
             inverse = self.inverse[r, i[:, None], j] - left @ (middle @ right)
             left_over = live[:, np.searchsorted(mine.vertices, part.vertices)]
             for state in (~sound(part.all_slots, inverse, left_over)).nonzero()[0].tolist():
-                _renew(part, inverse[state], left_over[state])
+                if not _renew(part, inverse[state], left_over[state]):
+                    raise InputError(UNEVEN)
+            if part.all_slots.both:
+                inverse = (inverse - inverse.transpose(0, 2, 1)) / 2
             found.append(Component(part, inverse, left_over))
         return found
 
 
-def _renew(part: Part, inverse: Array, live: Array) -> None:
-    """Work out M afresh, where updates have lost too many digits."""
+def _renew(part: Part, inverse: Array, live: Array) -> bool:
+    """Work out M afresh, where updates have lost too many digits. False if that cannot be."""
     vertices = part.vertices[live]
     fresh = part.matrix.inverse(vertices)
-    assert fresh is not None, "what is left of a matching has a matching"
+    if fresh is None:
+        return False
     lines = np.searchsorted(part.lines, part.matrix.lines(vertices))
     columns = np.searchsorted(part.columns, part.matrix.columns(vertices))
-    inverse[lines[:, None], columns] = fresh[0]
+    inverse[lines[:, None], columns] = fresh
+    return True
 
 
 def _packed(flags: Array) -> Array:

@@ -14,8 +14,8 @@ from drawahead.errors import InputError, short
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.pieces import Settled
 from drawahead.targets._components import Component, Part
-from drawahead.targets._kasteleyn import KasteleynMatrix, graphs, sound
-from drawahead.targets._partners import Array, Partners
+from drawahead.targets._kasteleyn import KasteleynMatrix, graphs
+from drawahead.targets._partners import UNEVEN, Array, Partners
 from drawahead.targets._separators import Cut, Node, lattice_cut, planar_cut, separator_tree
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class PlanarMatching(TokenOracle):
 
     `graph` is a networkx graph; `weight` names the edge attribute that holds weights (1 where there is none). Position
     i is vertex i, in the order of the graph; its token says which of its neighbours it is matched to: `neighbours[i]`
-    lists their numbers. Each position that is known deletes two vertices, which updates one inverse matrix.
+    lists their numbers. Each position that is known deletes two vertices, which updates one inverse matrix. Rounding
+    changes the distribution by no more than about 1e-10 a draw; weights that are too uneven for that are refused.
 
     `drawahead.samplers.Separated` draws in about n^(1/4) rounds: it asks for `pieces`.
     """
@@ -50,9 +51,9 @@ class PlanarMatching(TokenOracle):
         whole = np.arange(self.length)
         slots, live = self.matrix.slots(whole, whole), np.ones((1, self.length), dtype=bool)
         found = self.matrix.inverse(whole)
-        if found is None or not sound(slots, found[0][None], live).all():
+        if found is None:
             raise InputError(f"the graph has no perfect matching: {_shortage(self.graph)}")
-        self._inverse, self._log_determinant = found[0][None], found[1]
+        self._inverse = found[None]
         self._partners = Partners(slots, self._inverse, live, self._renewed)
         self.bytes_per_query = self._partners.bytes_per_query
 
@@ -69,7 +70,7 @@ class PlanarMatching(TokenOracle):
 
     def log_partition_function(self) -> float:
         """The logarithm of the sum, over all perfect matchings, of the product of their weights."""
-        return self._log_determinant / (2 if self.matrix.dark is None else 1) - self.matrix.log_scale
+        return self.matrix.log_determinant() / (2 if self.matrix.dark is None else 1) - self.matrix.log_scale
 
     def partition_function(self) -> float:
         """The sum itself: without weights, the number of perfect matchings."""
@@ -122,13 +123,14 @@ class PlanarMatching(TokenOracle):
         new = tokens[settled.row, settled.position] == HIDDEN
         return Settled(settled.row[new], settled.position[new], settled.token[new], settled.pieces)
 
-    def _renewed(self, state: int, gone: Array) -> Array:
+    def _renewed(self, state: int, gone: Array) -> Array | None:
         found = self.matrix.inverse(np.flatnonzero(~gone))
-        assert found is not None, "what is left of a matching has a matching"
+        if found is None:
+            return None
         inverse = np.zeros(self._inverse.shape[1:])
         whole, left = np.arange(self.length), np.flatnonzero(~gone)
         lines, columns = (np.searchsorted(of(whole), of(left)) for of in (self.matrix.lines, self.matrix.columns))
-        inverse[lines[:, None], columns] = found[0]
+        inverse[lines[:, None], columns] = found
         return inverse
 
     def _cut(self) -> Cut:
@@ -181,5 +183,5 @@ def _shortage(graph: networkx.Graph) -> str:
         return "its Kasteleyn matrix has no inverse"
     best = len(graphs().max_weight_matching(graph, maxcardinality=True, weight=None))
     if 2 * best == n:
-        raise InputError("the weights are too uneven for float64: scale them, or drop the edges that hardly matter")
+        raise InputError(UNEVEN)
     return f"at most {2 * best} of its {n} vertices can be matched"
