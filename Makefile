@@ -11,12 +11,13 @@ PYTEST := $(BIN)/pytest -q -n 2
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench release-check clean distclean
+.PHONY: help demo test test-slow test-deep bench release-check clean distclean
 
 help:
 	@echo "make demo       draw texts and clothes, compare the samplers, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-deep [DEEP=3h]  random chains against plain loops, fresh ones for so long, three kinds in turn"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
 	@echo "make bench STUDY=NAME [OPTIONS=...]  one study; .venv/bin/python -m studies lists them"
 	@echo "make release-check  build, install afresh without and with each extra, and try each (a quarter of an hour)"
@@ -33,6 +34,12 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
+
+# For each kind of chain; or a number of cases. What fails names its seed: tests/differential/test_differential.py.
+DEEP ?= 1h
+
+test-deep: $(STAMP)
+	DRAWAHEAD_DEEP=$(DEEP) $(PYTEST) -m slow tests/differential
 
 # The quick ones, unless one is named.
 STUDY ?= rounds diffusion coupled

@@ -1,0 +1,234 @@
+"""Bugs that drawahead has had, each put back: the cases that pass without it, in CI, must fail with it.
+
+What was wrong is written down where it is put back. `near` names cases of CI that are known to find it, so that the
+others need not be tried; should the cases change, it is looked for in all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import drawahead.chains.gaussian
+import drawahead.chains.gaussian_queries
+import drawahead.chains.vectors
+import drawahead.sample
+from drawahead import Coupled, GaussianChain
+from drawahead.chains.gaussian import GaussianPaths
+from drawahead.chains.vectors import VectorChain
+from drawahead.engine.captured import Batch, Shape
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.laws import Gaussian
+from tests.differential.test_differential import CASES, judge, test_another_seed_is_other_noise_or_refused
+
+Patch = pytest.MonkeyPatch
+
+
+def negative_a_is_zero(patch: Patch) -> None:
+    """A was kept above 1e-80, so that states could be worked out by division: a negative one became zero."""
+    own = GaussianPaths._a
+    patch.setattr(GaussianPaths, "_a", lambda paths, width: own(paths, width).clamp(min=1e-80))
+
+
+def a_neighbours_window(patch: Patch) -> None:
+    """A row's last answer got a slope from padding, if another row's window was wider."""
+    own = drawahead.chains.gaussian.leaning
+
+    def leaning(target: Gaussian, states: Tensor, draft: Gaussian, slopes: Any, width: Tensor, free: Any) -> Gaussian:
+        return own(target, states, draft, slopes, torch.full_like(width, draft.shape[1]), free)
+
+    patch.setattr(drawahead.chains.gaussian, "leaning", leaning)
+
+
+class ByTheMean(Coupled):
+    """Goes by what the samples drawn together have committed on average."""
+
+    def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
+        return super().pays(position.double().mean().expand(position.shape), rounds)
+
+
+def least_by_the_mean(patch: Patch) -> None:
+    """Captured rounds gave up speculation for all samples or for none."""
+    own = Batch.__init__
+
+    def init(batch: Batch, sampler: Any, fresh: Any) -> None:
+        by_mean = isinstance(sampler, Coupled)
+        own(batch, ByTheMean(sampler.window, sampler.secant, sampler.least) if by_mean else sampler, fresh)
+
+    patch.setattr(Batch, "__init__", init)
+
+
+def stale_drafts(patch: Patch) -> None:
+    """After a captured round without speculation, drafts were those of an older position."""
+    own = Batch._round
+
+    def pays(sampler: Coupled, position: Tensor, rounds: Tensor) -> Tensor:
+        return (rounds != 3).expand(position.shape)
+
+    def stale(batch: Batch, model: Any, shape: Shape) -> None:
+        before = {name: tensor.clone() for name, tensor in batch._drafts.items()}
+        own(batch, model, shape)
+        if not shape.window:
+            for name, tensor in before.items():
+                later = batch._state["rounds"] > 1
+                batch._drafts[name][later] = tensor[later]
+
+    patch.setattr(Coupled, "pays", pays)
+    patch.setattr(Batch, "_round", stale)
+
+
+def divided(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
+    """The states x' = a x + value, from products of a: P_i (x + sum_{j < i} value_j / P_{j+1}). For 0 it has 1e-80."""
+    own = paths._a(values.shape[1])
+    scale = (a - own + torch.where(own == 0, 1e-80, own)).cumprod(1)[..., None]
+    later = (values / scale).cumsum(1).add(paths.x[:, None]).mul(scale)
+    return torch.cat([paths.x[:, None], later], dim=1)
+
+
+def division_by_products(patch: Patch) -> None:
+    """States were worked out by dividing by products of A, unless one in the batch was too small."""
+    own = GaussianPaths._rolled
+
+    def rolled(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
+        log = paths._a(values.shape[1]).abs().clamp(min=1e-80).log().sum(1)
+        return divided(paths, a, values) if bool((log > -200).all()) else own(paths, a, values)
+
+    patch.setattr(GaussianPaths, "_rolled", rolled)
+
+
+def harmless_division(patch: Patch) -> None:
+    """Division by products of A only on chains on which they stay close to one: nothing shows."""
+    own = GaussianPaths._rolled
+
+    def rolled(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
+        log = torch.nn.functional.pad(paths.chain.plan.a.abs().log().cumsum(0), (1, 0))
+        return divided(paths, a, values) if float(log.max() - log.min()) < 5 else own(paths, a, values)
+
+    patch.setattr(GaussianPaths, "_rolled", rolled)
+
+
+def slopes_of_one_sign(patch: Patch) -> None:
+    """Slopes were held between 0 and B / signal also where that is negative: A and such a slope may add up to zero."""
+    harmless_division(patch)
+    own = GaussianChain.__init__
+
+    def init(chain: GaussianChain, *args: Any, **options: Any) -> None:
+        own(chain, *args, **options)
+        lowest, highest = chain.slopes
+        chain.slopes = torch.zeros_like(lowest), torch.where(chain.plan.signal[:-1] > 0, lowest + highest, 0.0)
+
+    patch.setattr(GaussianChain, "__init__", init)
+
+
+def squares_that_overflow(patch: Patch) -> None:
+    """The distance of two means was squared in standard deviations: with one of 1e-160 that is no number."""
+
+    def couple(law: Gaussian, draft: Gaussian, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        shift = (law.mean - draft.mean) / law._unit[..., None]
+        square, product = (shift * shift).sum(-1), (shift * noise).sum(-1)
+        keep = uniform.log() <= product - square / 2
+        mirror = torch.where(keep, 0.0, (square - 2 * product) / torch.where(square > 0, square, 1.0))
+        return guess + (law.scale * mirror)[..., None] * shift, keep
+
+    patch.setattr(Gaussian, "couple", couple)
+
+
+def mirrored_from_afar(patch: Patch) -> None:
+    """What was not kept was mirrored from the guess, which may be so far away that nothing is left of the noise."""
+
+    def couple(law: Gaussian, draft: Gaussian, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        size, e = law._apart(draft)
+        along, delta = (e * noise).sum(-1), size / law._unit
+        keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
+        mirror = torch.where(keep, 0.0, size - 2 * law.scale * along)
+        return torch.addcmul(guess, mirror[..., None], e), keep
+
+    patch.setattr(Gaussian, "couple", couple)
+
+
+def views(chain: VectorChain, state: Tensor, step: Tensor, given: Any) -> Tensor:
+    x = state.reshape(-1, *chain.state_shape).to(chain.dtype)
+    prediction = chain.predict(x, step.to(chain.device), given)
+    assert isinstance(prediction, Tensor)
+    return chain.adjust(prediction.reshape(len(step), -1).double())
+
+
+def views_in_captured_rounds(patch: Patch) -> None:
+    """Captured rounds showed the model their own states and steps: what it wrote there was theirs."""
+    patch.setattr(drawahead.chains.vectors, "predictions", views)
+
+
+def views_in_packed_rounds(patch: Patch) -> None:
+    """So did packed rounds, their own questions."""
+    patch.setattr(drawahead.chains.gaussian_queries, "predictions", views)
+
+
+def zeros_refused(patch: Patch) -> None:
+    """Captured rounds refused chains with two A's of zero, and blamed the sampler."""
+    own = drawahead.sample.start_run
+
+    def start_run(call: Any, executor: Any, graphs: bool | None, *, split: bool) -> Any:
+        if graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
+            raise InputError("graphs=True needs another sampler")
+        return own(call, executor, graphs, split=split)
+
+    patch.setattr(drawahead.sample, "start_run", start_run)
+
+
+def seeds_modulo(patch: Patch) -> None:
+    """Seeds were taken modulo 2^64."""
+    patch.setattr(drawahead.sample, "seed_from", lambda seed, generator: seed % 2**64)
+
+
+@dataclass(frozen=True)
+class Bug:
+    put_back: Callable[[Patch], None]
+    near: tuple[int, ...] = ()
+    kind: str = "gaussian"
+
+    def __str__(self) -> str:
+        return self.put_back.__name__
+
+
+BUGS = [
+    Bug(negative_a_is_zero),
+    Bug(a_neighbours_window),
+    Bug(least_by_the_mean),
+    Bug(stale_drafts),
+    Bug(division_by_products),
+    Bug(slopes_of_one_sign),
+    Bug(squares_that_overflow),
+    Bug(mirrored_from_afar),
+    Bug(views_in_captured_rounds),
+    Bug(views_in_packed_rounds),
+    Bug(views_in_captured_rounds, kind="stacked"),
+    Bug(views_in_packed_rounds, kind="stacked"),
+    Bug(zeros_refused),
+]
+
+
+def finds(kind: str, seed: int) -> bool:
+    """Whether this case fails."""
+    try:
+        judge(kind, seed)
+    except (AssertionError, DrawaheadError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=str)
+def test_a_bug_is_found(bug: Bug, monkeypatch: Patch) -> None:
+    bug.put_back(monkeypatch)
+    assert any(finds(bug.kind, seed) for seed in itertools.chain(bug.near, range(CASES[bug.kind])))
+
+
+def test_seeds_that_alias_are_found(monkeypatch: Patch) -> None:
+    seeds_modulo(monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_another_seed_is_other_noise_or_refused(0)
