@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -119,6 +119,9 @@ class FunctionOracle(TokenOracle):
         return same
 
 
+_LOOKS = frozenset({"length", "vocab_size", "device", "one_pass", "rereads", "bytes_per_query", "possible"})
+
+
 class WrappedOracle(TokenOracle):
     """An oracle made from another: it looks the same from outside, and subclasses say what happens to the answers."""
 
@@ -126,14 +129,12 @@ class WrappedOracle(TokenOracle):
         if not isinstance(oracle, TokenOracle):
             raise InputError(f"oracle must be a TokenOracle, not {short(oracle)}: wrap it in FunctionOracle")
         self.oracle = oracle
-        self.length = oracle.length
-        self.vocab_size = oracle.vocab_size
-        self.device = oracle.device
-        self.one_pass = oracle.one_pass
-        self.rereads = oracle.rereads
-        for name in ("bytes_per_query", "possible"):
-            if hasattr(oracle, name):
-                setattr(self, name, getattr(oracle, name))
+
+    def __getattribute__(self, name: str) -> Any:
+        """What it looks like is asked of the oracle inside, whichever that is by now."""
+        if name in _LOOKS and name not in vars(self):
+            return getattr(self.oracle, name)
+        return super().__getattribute__(name)
 
 
 @final
@@ -146,7 +147,7 @@ class CountingOracle(WrappedOracle):
 
     def __init__(self, oracle: TokenOracle) -> None:
         super().__init__(oracle)
-        self._home = self
+        self._home: CountingOracle | None = None  # where a conditioned one counts
         self.calls = 0
         self.queries = 0
         self.passes = 0
@@ -169,18 +170,20 @@ class CountingOracle(WrappedOracle):
         return self.oracle.path_rows(tokens, rank, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        self._home.rereadings += len(tokens)
+        home = self._home or self
+        home.rereadings += len(tokens)
         return self.oracle.reread(tokens, rank, row, prefix, position)
 
     def conditioned(self, **rows: Tensor) -> CountingOracle:
         same = copy.copy(self)  # which counts where this one does
-        same.oracle = self.oracle.conditioned(**rows)
+        same.oracle, same._home = self.oracle.conditioned(**rows), self._home or self
         return same
 
     def _count(self, queries: int, passes: int) -> None:
-        self._home.calls += 1
-        self._home.queries += queries
-        self._home.passes += passes
+        home = self._home or self
+        home.calls += 1
+        home.queries += queries
+        home.passes += passes
 
 
 def _checked(rows: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -167,6 +167,19 @@ class Paths(abc.ABC):
 
 class Chain(abc.ABC):
     """Something drawn step by step, each step from a one-step law given the steps before."""
+
+    settings: ClassVar[frozenset[str]] = frozenset()
+    """Arguments of the constructor. One that is set later is checked and takes effect as if it had been given there."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.settings and self.__dict__.get("built"):
+            vars(self).update(vars(self.replace(**{name: value})))
+        else:
+            super().__setattr__(name, value)
+
+    def replace(self, **changes: Any) -> Self:
+        """The same chain, but for these arguments of the constructor."""
+        raise NotImplementedError(f"a {type(self).__name__} cannot be made anew: it has no settings")
 
     @property
     @abc.abstractmethod

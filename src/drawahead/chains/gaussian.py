@@ -41,6 +41,9 @@ class GaussianChain(VectorChain):
     """
 
     noun: ClassVar[str] = "denoiser"
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition"}
+    )
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class GaussianChain(VectorChain):
         self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
         self.start_state = None if start is None else self.entries("start", start)
         self.known = None if known is None else self.entries("known", known)
+        self.built = True
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
         rows = len(samples)
@@ -139,7 +143,7 @@ class GaussianChain(VectorChain):
         own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
         chain = GaussianChain(**own | {"condition": self.condition} | changes)
         if chain.schedule is self.schedule and chain.device == self.device:  # then captured rounds may serve both
-            chain.plan, chain.slopes, chain._ahead = self.plan, self.slopes, self._ahead
+            vars(chain).update({name: vars(self)[name] for name in ("plan", "slopes", "_ahead")})
         return chain
 
     @property

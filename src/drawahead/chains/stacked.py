@@ -46,6 +46,9 @@ class StackedChain(VectorChain):
     """
 
     noun: ClassVar[str] = "oracle"
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"oracle", "plan", "shape", "start", "record", "dtype", "device", "condition"}
+    )
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class StackedChain(VectorChain):
         unbounded = torch.full_like(self.scale, torch.inf)
         self.lowest, self.highest = plan.slopes or (-unbounded, unbounded)
         self.start_state = None if start is None else self.entries("start", start)
+        self.built = True
 
     @property
     def state_shape(self) -> tuple[int, ...]:

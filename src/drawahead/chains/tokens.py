@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -126,6 +126,8 @@ class TokenChain(Chain):
     sequences; a `TokenOracle` needs a method `conditioned`.
     """
 
+    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition"})
+
     def __init__(
         self,
         oracle: TokenOracle | Callable[[Tensor], Tensor],
@@ -156,6 +158,7 @@ class TokenChain(Chain):
         self.condition = checked(condition, oracle.device)
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
+        self.built = True
 
     @property
     def steps(self) -> int:

@@ -1,0 +1,507 @@
+"""Nothing that was drawn before shows in what is drawn next: whatever has been changed about a chain or its model, the
+samples are those of a fresh process. Captured rounds are kept from call to call, shared by nobody, and go with their
+model; tests/test_fingerprint.py has what they are captured anew for."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import drawahead as da
+from drawahead import (
+    HIDDEN,
+    Block,
+    CountingOracle,
+    Coupled,
+    GaussianChain,
+    InputError,
+    Report,
+    SamplingError,
+    Sequential,
+    TokenChain,
+)
+from drawahead.chains.base import Chain
+from drawahead.engine.captured import Batch
+from drawahead.engine.graphs import GRAPHS
+from drawahead.samplers import Sampler
+from drawahead.schedules import linear_betas
+from drawahead.targets import GaussianMixture, MixtureOfProducts
+from tests.ardiffusion.test_model import CONFIGS, awake
+from tests.changes import (
+    CHANGES,
+    DDPM,
+    EVIDENCE,
+    KNOWN,
+    LENGTH,
+    NUMBER,
+    START,
+    WALK,
+    Change,
+    Network,
+    Pull,
+    Spins,
+    assert_copies_apart,
+    assert_seen,
+    batches_used,
+    drawn,
+    epsilon,
+    function,
+    kernels,
+    lanes,
+    module,
+    noisy,
+    parts,
+    same,
+    spins,
+    text,
+)
+from tests.gaussian.stacked_reference import PLANS, normal
+
+PACKINGS = pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    GRAPHS.clear()
+    yield
+    GRAPHS.clear()
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+    """The batches that captured runs were given."""
+    return batches_used(monkeypatch)
+
+
+# Changes
+
+
+@PACKINGS
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_change_is_seen(change: Change, graphs: bool) -> None:
+    assert_seen(change, graphs)
+
+
+@pytest.mark.parametrize("change", [change for change in CHANGES if change.own or change.deep], ids=str)
+def test_a_copy_may_be_changed_alone(change: Change) -> None:
+    """In captured rounds: packed ones keep nothing from call to call."""
+    assert_copies_apart(change, graphs=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block(3), da.Stepwise(), da.Picard()], ids=repr)
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_change_is_seen_by_every_sampler(change: Change, sampler: Sampler) -> None:
+    chain = change.make()
+    before = drawn(chain, True, sampler)
+    expected = drawn(change.fresh(), True, sampler)
+    change.change(chain)
+    assert same(drawn(chain, True, sampler), expected) and not same(before, expected)
+
+
+@PACKINGS
+def test_dropout_that_is_turned_on_is_seen(graphs: bool) -> None:
+    """Answers are then random, and so the samples are nobody's; but they are not those of before. And off it is off."""
+    torch.manual_seed(0)
+    network = Network(dropout=0.5)
+    chain = GaussianChain(network, WALK, (3,), dtype=torch.float64)
+    before = drawn(chain, graphs)
+    network.train()
+    assert not same(drawn(chain, graphs), before)
+    network.eval()
+    assert same(drawn(chain, graphs), before)
+    network.drop.train()  # a part of it
+    assert not same(drawn(chain, graphs), before)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_counter_that_is_copied_counts_for_itself(copied: Callable[[CountingOracle], CountingOracle]) -> None:
+    first = CountingOracle(Spins())
+    da.sample(first, 2, sampler=Sequential(), seed=0)
+    calls = first.calls
+    second = copied(first)
+    da.sample(second, 2, sampler=Sequential(), seed=0)
+    assert (first.calls, second.calls) == (calls, 2 * calls)
+
+
+@PACKINGS
+@pytest.mark.parametrize("make", [spins, module, lanes, text], ids=lambda make: make.__name__)
+def test_threads_may_draw_from_the_same_model_at_once(make: Callable[[], Chain], graphs: bool) -> None:
+    chain, seeds = make(), range(3)
+    alone = [drawn(make(), graphs, seed=seed) for seed in seeds]
+    found: dict[tuple[int, int], Tensor] = {}
+    together = threading.Barrier(len(seeds))
+
+    def work(seed: int) -> None:
+        together.wait()
+        for time in range(2):
+            found[seed, time] = drawn(chain, graphs, seed=seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in seeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2 * len(seeds)
+    assert all(same(samples, alone[seed]) for (seed, _), samples in found.items())
+
+
+# Settings that are set later take effect, or are refused
+
+
+def gaussian(**options: Any) -> GaussianChain:
+    given: dict[str, Any] = {"denoiser": lambda x, k: torch.tanh(2 * x), "schedule": DDPM, "shape": (3,)}
+    return GaussianChain(**given | {"dtype": torch.float64} | options)
+
+
+def told_vectors(condition: Tensor = START) -> GaussianChain:
+    return gaussian(denoiser=lambda x, k, condition: condition * torch.tanh(x), condition=condition)
+
+
+def token(**options: Any) -> TokenChain:
+    return TokenChain(**{"oracle": Spins()} | options)
+
+
+def told_tokens(**options: Any) -> TokenChain:
+    def rows(tokens: Tensor, condition: Tensor) -> Tensor:
+        return (condition[:, None] * Spins().rows(tokens)).log_softmax(-1)
+
+    given: dict[str, Any] = {"oracle": rows, "length": LENGTH, "vocab_size": 2, "condition": torch.ones(1, 2).double()}
+    return TokenChain(**given | options)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An argument of a constructor, set as the attribute of that name."""
+
+    make: Callable[..., Chain]
+    name: str
+    value: Any
+    valid: bool = True
+
+    def __str__(self) -> str:
+        return f"{type(self.make()).__name__}.{self.name}{'' if self.valid else ', not valid'}"
+
+
+PLAN = PLANS["refreshed"]
+SETTINGS = [
+    Setting(gaussian, "denoiser", Network(1)),
+    Setting(gaussian, "schedule", replace(DDPM, clip=0.5)),
+    Setting(gaussian, "schedule", da.DDPM(betas=linear_betas(8, 0.15, 0.7))),
+    Setting(gaussian, "schedule", da.EulerAncestral((12.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.0))),
+    Setting(gaussian, "start", START[0]),
+    Setting(gaussian, "known", KNOWN[0]),
+    Setting(gaussian, "record", [2, 4]),
+    Setting(gaussian, "dtype", torch.float32),
+    Setting(told_vectors, "condition", -START),
+    Setting(lanes, "oracle", Pull(2.0)),
+    Setting(lanes, "plan", replace(PLAN, b=0.5 * PLAN.b)),
+    Setting(lanes, "plan", replace(PLAN, a=0.5 * PLAN.a)),
+    Setting(lanes, "plan", replace(PLAN, refresh=None)),
+    Setting(lanes, "plan", replace(PLAN, final=torch.tensor([1.0, 0.0, 0.0]))),
+    Setting(lanes, "start", normal(3, 2, seed=1)),
+    Setting(lanes, "record", [2, 5]),
+    Setting(token, "oracle", Spins(1)),
+    Setting(token, "order", list(range(LENGTH))),
+    Setting(token, "order", "spread"),
+    Setting(token, "evidence", EVIDENCE),
+    Setting(token, "evidence", EVIDENCE.tolist()),
+    Setting(told_tokens, "condition", torch.tensor([[3.0, 0.1]], dtype=torch.float64)),
+    Setting(gaussian, "record", [20], valid=False),
+    Setting(gaussian, "schedule", "ddpm", valid=False),
+    Setting(gaussian, "known", torch.zeros(2), valid=False),
+    Setting(lanes, "record", [20], valid=False),
+    Setting(token, "order", "left to right", valid=False),
+    Setting(token, "order", torch.zeros(LENGTH, dtype=torch.int64), valid=False),
+    Setting(token, "evidence", torch.full((LENGTH,), 7), valid=False),
+]
+
+
+@PACKINGS
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_a_setting_that_is_set_takes_effect_or_is_refused(setting: Setting, graphs: bool) -> None:
+    """As if it had been given to the constructor; it may be refused when it is set, or, in words, when samples are
+    drawn. What must not happen is that it is taken and nothing follows, or something else."""
+    chain = setting.make()
+    before = drawn(chain, graphs)
+    try:
+        setattr(chain, setting.name, setting.value)
+    except (AttributeError, InputError):
+        assert same(drawn(chain, graphs), before)
+        return
+    try:
+        after = drawn(chain, graphs)
+    except InputError:
+        return
+    assert setting.valid, "what a constructor refuses was taken"
+    assert same(after, drawn(setting.make(**{setting.name: setting.value}), graphs))
+
+
+# What was captured is used again
+
+
+KINDS: dict[str, Callable[[], Chain]] = {
+    "tokens": spins,
+    "a mixture": lambda: TokenChain(MixtureOfProducts.random(LENGTH)),
+    "a function": function,
+    "noisy": noisy,
+    "text": text,
+    "module": module,
+    "lanes": lanes,
+    "parts": lambda: parts(awake(CONFIGS[0])),
+    "target": lambda: GaussianChain(GaussianMixture.random(3), DDPM),
+    "epsilon": lambda: epsilon(Network()),
+    "kernels": lambda: kernels(Network()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_captured_is_used_again(kind: str, used: list[Batch]) -> None:
+    """From the second call on, whatever the seed, and without capturing anything more for what was drawn before."""
+    chain = KINDS[kind]()
+    first = drawn(chain, True, seed=0)
+    shapes = set(used[0].graphs)
+    again = drawn(chain, True, seed=0)
+    assert used[1] is used[0] and set(used[1].graphs) == shapes and shapes
+    other = drawn(chain, True, seed=1)
+    assert used[2] is used[0] and len(GRAPHS) == 1
+    assert same(first, again) and not same(first, other) and same(other, drawn(KINDS[kind](), True, seed=1))
+
+
+@pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block(3), da.Stepwise(), da.Picard()], ids=repr)
+def test_every_sampler_uses_it_again(sampler: Sampler, used: list[Batch]) -> None:
+    for chain in (spins(), module()):
+        first, second = (drawn(chain, True, sampler) for _ in range(2))
+        assert used[-1] is used[-2] and same(first, second)
+
+
+def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:
+    """Chains on the same oracle share what was captured, if as many samples are drawn at a time."""
+    oracle = Spins()
+    each = torch.stack([EVIDENCE, EVIDENCE.flip(0)] * 2)
+    options: list[dict[str, Any]] = [{}, {"evidence": EVIDENCE}, {"evidence": each}, {"order": "spread"}, {}]
+    for option in options:
+        chain = TokenChain(oracle, **option)
+        assert same(drawn(chain, True), drawn(chain, False, Sequential())), option
+    assert len({id(batch) for batch in used}) == 1
+
+
+def test_starts_known_entries_and_conditions_are_the_samples_own(used: list[Batch]) -> None:
+    chain = module(known=KNOWN, start=START)
+    first = drawn(chain, True)
+    other = copy.copy(chain)
+    other.known, other.start_state = 2 * KNOWN, -START
+    assert same(drawn(other, True), drawn(other, False)) and not same(drawn(other, True), first)
+    assert same(drawn(chain, True), first) and len({id(batch) for batch in used}) == 1
+    conditioned = told_vectors()
+    drawn(conditioned, True)
+    conditioned.condition = {"condition": -START}
+    assert same(drawn(conditioned, True), drawn(told_vectors(-START), False)) and used[-1] is used[-2]
+
+
+def test_a_batch_of_another_size_is_another(used: list[Batch]) -> None:
+    chain = spins()
+    whole = drawn(chain, True)
+    few = da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True, max_live=2).samples
+    assert same(few, whole) and (used[0].rows, used[1].rows) == (NUMBER, 2) and len(GRAPHS) == 2
+    assert same(drawn(chain, True), whole) and used[2] is used[0]
+
+
+def test_each_sampler_has_its_own(used: list[Batch]) -> None:
+    chain = module()
+    samplers: list[Sampler] = [Coupled(3), Coupled(4), Coupled(3, secant=False), Coupled(3, least=1.5), da.Picard(3.0)]
+    first = [drawn(chain, True, sampler) for sampler in samplers]
+    assert len({id(batch) for batch in used}) == len(samplers) == len(GRAPHS)
+    assert all(same(drawn(chain, True, sampler), before) for sampler, before in zip(samplers, first, strict=True))
+    assert used[len(samplers) :] == used[: len(samplers)]
+
+
+def test_few_are_kept_and_the_oldest_goes_first(used: list[Batch]) -> None:
+    chain = spins()
+    for window in range(1, 13):
+        drawn(chain, True, Coupled(window))
+    assert len(GRAPHS) == GRAPHS.most == 8
+    drawn(chain, True, Coupled(12))
+    drawn(chain, True, Coupled(1))
+    assert used[12] is used[11] and used[13] is not used[0] and len(GRAPHS) == 8
+
+
+def test_clearing_gives_everything_back(used: list[Batch]) -> None:
+    chain = module()
+    before = drawn(chain, True)
+    batch = weakref.ref(used.pop())
+    assert len(GRAPHS) == 1
+    GRAPHS.clear()
+    assert len(GRAPHS) == 0 and batch() is None
+    assert same(drawn(chain, True), before) and len(GRAPHS) == 1
+
+
+def test_what_is_in_use_is_not_shared(used: list[Batch]) -> None:
+    """A call within a call has a batch of its own."""
+    chain = module()
+    expected = drawn(chain, True)
+
+    def draw(report: Report) -> None:
+        assert same(drawn(chain, True), expected)
+
+    assert same(da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True, on_round=draw).samples, expected)
+    assert used[1] is used[0] and all(batch is not used[1] for batch in used[2:]) and used[2] is used[3]
+
+
+def test_a_run_that_fails_leaves_nothing_wrong_behind() -> None:
+    broken = True
+
+    def denoiser(x: Tensor, k: Tensor) -> Tensor:
+        return torch.full_like(x, torch.nan) if broken and bool((k == 4).any()) else torch.tanh(x)
+
+    chain = GaussianChain(denoiser, WALK, (3,), dtype=torch.float64)
+    with pytest.raises(SamplingError):
+        drawn(chain, True)
+    broken = False
+    assert same(drawn(chain, True), drawn(chain, False))
+
+
+def test_bad_answers_do_not_stay_with_a_batch(used: list[Batch]) -> None:
+    """Evidence that the model cannot bear is another sample's business: the batch that met it is used again."""
+
+    def rows(tokens: Tensor) -> Tensor:
+        return Spins().rows(tokens).masked_fill((tokens[:, 0] == 1)[:, None, None], torch.nan)
+
+    oracle = da.FunctionOracle(rows, LENGTH, 2)
+    good, bad = (TokenChain(oracle, evidence=[first] + [HIDDEN] * (LENGTH - 1)) for first in (0, 1))
+    expected = drawn(good, True)
+    with pytest.raises(SamplingError):
+        drawn(bad, True)
+    assert same(drawn(good, True), expected)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_run_that_is_stopped_leaves_nothing_wrong_behind(rounds: int, used: list[Batch]) -> None:
+    chain, stop = spins(), threading.Event()
+    whole = drawn(chain, True)
+    part = da.sample(
+        chain,
+        NUMBER,
+        sampler=Coupled(3),
+        seed=2,
+        graphs=True,
+        stop=stop,
+        on_round=lambda report: stop.set() if report.rounds >= rounds else None,
+    )
+    assert not part.complete and same(drawn(chain, True), whole) and used[2] is used[0]
+
+
+# What is kept goes with its model
+
+
+@pytest.fixture
+def _only_what_is_new() -> Iterator[None]:
+    """Garbage is looked for among what a test has made, which takes milliseconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def references(chain: Chain) -> list[weakref.ref[Any]]:
+    """To a chain, its model, the modules and tensors of it."""
+    model: Any = getattr(chain, "oracle", None) or chain.denoiser  # type: ignore[attr-defined]
+    held = [chain, model, *(part for part in vars(model).values() if isinstance(part, nn.Module | Tensor))]
+    modules = [part for owner in held if isinstance(owner, nn.Module) for part in owner.modules()]
+    return [weakref.ref(one) for one in [*held, *modules, *(p for part in modules for p in part.parameters())]]
+
+
+@PACKINGS
+@pytest.mark.usefixtures("_only_what_is_new")
+@pytest.mark.parametrize("sampler", [Coupled(3), None], ids=["Coupled", "Auto"])
+@pytest.mark.parametrize("kind", ["tokens", "text", "module", "lanes", "noisy", "a function", "parts"])
+def test_nothing_is_left_of_a_model_that_goes(
+    kind: str, sampler: Sampler | None, graphs: bool, used: list[Batch]
+) -> None:
+    chain = KINDS[kind]()
+    for seed in range(2):
+        da.sample(chain, NUMBER, sampler=sampler, seed=seed, graphs=graphs)
+    watched = references(chain) + [weakref.ref(batch) for batch in used]
+    assert (len(GRAPHS) > 0) == graphs
+    used.clear()
+    del chain
+    gc.collect()
+    assert not [reference() for reference in watched if reference() is not None] and len(GRAPHS) == 0
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+def test_models_that_come_and_go_leave_no_tensors() -> None:
+    def alive() -> int:
+        gc.collect()
+        return sum(issubclass(type(one), Tensor) for one in gc.get_objects())
+
+    def come_and_go(seed: int) -> None:
+        drawn(GaussianChain(Network(seed), WALK, (3,), dtype=torch.float64), True)
+        drawn(spins(seed), True)
+
+    come_and_go(0)
+    before = alive()
+    for seed in range(8):
+        come_and_go(seed)
+    assert alive() <= before and len(GRAPHS) == 0
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+def test_what_is_kept_of_others_stays(used: list[Batch]) -> None:
+    chains = [spins(seed) for seed in range(3)]
+    for chain in chains:
+        drawn(chain, True)
+    assert len(GRAPHS) == 3
+    del chain, chains[1]
+    gc.collect()
+    assert len(GRAPHS) == 2
+    for chain in chains:
+        drawn(chain, True)
+    assert used[3] is used[0] and used[4] is used[2]
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+def test_a_class_that_knows_its_instance_goes_with_it() -> None:
+    """Classes made in a function often refer to what was made there."""
+
+    def made() -> weakref.ref[Any]:
+        class Local(Spins):
+            def rows(self, tokens: Tensor) -> Tensor:
+                return Spins.rows(model, tokens)
+
+        model = Local()
+        drawn(TokenChain(model), True)
+        return weakref.ref(model)
+
+    left = made()
+    gc.collect()
+    assert left() is None and len(GRAPHS) == 0
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+def test_a_model_that_goes_while_it_is_drawn_from_goes_after_it() -> None:
+    """The call holds it; nothing else does."""
+    box = [module()]
+    reference = weakref.ref(box[0])
+    da.sample(box.pop(), 3, sampler=Coupled(3), seed=0, graphs=True)
+    gc.collect()
+    assert reference() is None and len(GRAPHS) == 0
+
+
+@pytest.mark.parametrize("make", [spins, module, lanes], ids=lambda make: make.__name__)
+def test_nothing_is_planted_in_what_users_own(make: Callable[[], Chain]) -> None:
+    chain = make()
+    model: Any = getattr(chain, "oracle", None) or chain.denoiser  # type: ignore[attr-defined]
+    before = set(vars(chain)), set(vars(model))
+    for sampler in (Coupled(3), None):
+        for graphs in (True, False):
+            da.sample(chain, 3, sampler=sampler, seed=0, graphs=graphs)
+    assert (set(vars(chain)), set(vars(model))) == before
