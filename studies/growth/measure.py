@@ -14,8 +14,8 @@ from torch import Tensor
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.cli.budget import sample_within
-from drawahead.executors import Local
 from drawahead.engine.threads import Query
+from drawahead.executors import Local
 from studies.estimates import mean
 from studies.growth.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 

@@ -6,6 +6,7 @@ others need not be tried; should the cases change, it is looked for in all of th
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from torch import Tensor
 import drawahead.chains.gaussian
 import drawahead.chains.gaussian_queries
 import drawahead.chains.vectors
-import drawahead.sample
 from drawahead import Coupled, GaussianChain
 from drawahead.chains.gaussian import GaussianPaths
 from drawahead.chains.vectors import VectorChain
@@ -28,6 +28,7 @@ from drawahead.laws import Gaussian
 from tests.differential.test_differential import CASES, judge, test_another_seed_is_other_noise_or_refused
 
 Patch = pytest.MonkeyPatch
+SAMPLE = importlib.import_module("drawahead.sample")  # `drawahead.sample` is the function
 
 
 def negative_a_is_zero(patch: Patch) -> None:
@@ -171,19 +172,19 @@ def views_in_packed_rounds(patch: Patch) -> None:
 
 def zeros_refused(patch: Patch) -> None:
     """Captured rounds refused chains with two A's of zero, and blamed the sampler."""
-    own = drawahead.sample.start_run
+    own = SAMPLE.start_run
 
     def start_run(call: Any, executor: Any, graphs: bool | None, *, split: bool) -> Any:
         if graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
             raise InputError("graphs=True needs another sampler")
         return own(call, executor, graphs, split=split)
 
-    patch.setattr(drawahead.sample, "start_run", start_run)
+    patch.setattr(SAMPLE, "start_run", start_run)
 
 
 def seeds_modulo(patch: Patch) -> None:
     """Seeds were taken modulo 2^64."""
-    patch.setattr(drawahead.sample, "seed_from", lambda seed, generator: seed % 2**64)
+    patch.setattr(SAMPLE, "seed_from", lambda seed, generator: seed % 2**64)
 
 
 @dataclass(frozen=True)

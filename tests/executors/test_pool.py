@@ -13,12 +13,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import AnswerError, InputError
+from drawahead.engine.threads import Query
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import cut, joined, parted, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
-from drawahead.engine.threads import Query
 from tests.executors.troubled import small
 
 Fate = Callable[[int, int], object]

@@ -14,11 +14,11 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Local
 from drawahead.chains import Chain
+from drawahead.engine.threads import Query
 from drawahead.executors.elsewhere import elsewhere
 from drawahead.executors.shards import cut, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
-from drawahead.engine.threads import Query
 from tests.executors.troubled import cube
 from tests.instances import SMALL
 

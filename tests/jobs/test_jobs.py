@@ -18,9 +18,9 @@ import torch
 
 import drawahead as da
 from drawahead.chains.base import Paths
+from drawahead.engine.threads import Thread
 from drawahead.jobs import Job, files
 from drawahead.jobs.sizing import shard_size
-from drawahead.engine.threads import Thread
 from drawahead.samplers import Guarantee
 
 NUM, SIZE, SEED = 23, 5, 11

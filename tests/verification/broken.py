@@ -11,10 +11,10 @@ from torch.nn.functional import one_hot
 import drawahead as da
 from drawahead import TokenOracle
 from drawahead.chains.base import Answer, Paths
+from drawahead.engine.threads import Thread
 from drawahead.laws import Gaussian
 from drawahead.oracles import WrappedOracle
 from drawahead.randomness import Purpose
-from drawahead.engine.threads import Thread
 from drawahead.samplers import Coupled, Sampler, Sequential
 
 
