@@ -52,6 +52,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     ),
     "two_sample": (agreement.two_sample, {"first": DRAWN.samples, "second": DRAWN.samples}),
     "kolmogorov": (agreement.kolmogorov, {"cdf_values": torch.tensor([0.1, 0.5])}),
+    "kolmogorov_columns": (agreement.kolmogorov_columns, {"cdf_values": torch.tensor([[0.1, 0.5], [0.2, 0.9]])}),
     "two_sample_kolmogorov": (
         agreement.two_sample_kolmogorov,
         {"first": torch.tensor([0.1, 0.5]), "second": torch.tensor([0.1])},
