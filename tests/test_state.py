@@ -469,24 +469,6 @@ def test_what_is_kept_of_others_stays(used: list[Batch]) -> None:
 
 
 @pytest.mark.usefixtures("_only_what_is_new")
-def test_a_class_that_knows_its_instance_goes_with_it() -> None:
-    """Classes made in a function often refer to what was made there."""
-
-    def made() -> weakref.ref[Any]:
-        class Local(Spins):
-            def rows(self, tokens: Tensor) -> Tensor:
-                return Spins.rows(model, tokens)
-
-        model = Local()
-        drawn(TokenChain(model), True)
-        return weakref.ref(model)
-
-    left = made()
-    gc.collect()
-    assert left() is None and len(GRAPHS) == 0
-
-
-@pytest.mark.usefixtures("_only_what_is_new")
 def test_a_model_that_goes_while_it_is_drawn_from_goes_after_it() -> None:
     """The call holds it; nothing else does."""
     box = [module()]
