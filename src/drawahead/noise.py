@@ -55,9 +55,11 @@ class Noisy(WrappedOracle):
         rows = self.oracle.chain_rows(tokens, rank, row, prefix, position)
         return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
         row = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(prefix)
-        rows = self.oracle.path_rows(tokens, rank, prefix, position)
+        rows = self.oracle.path_rows(tokens, rank, prefix, position, last_only)
         return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:

@@ -63,11 +63,14 @@ class TokenOracle(abc.ABC):
         pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
         return self.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
         """`chain_rows` for as many cells of every path: `prefix` and `position` (r, c) -> (r, c, q).
 
-        Each cell's prefix is the rank of its own position, or the last prefix asked of its path. Shapes are all this
-        may depend on, so that it can be captured: nothing may be read back from the device.
+        Each cell's prefix is the rank of its own position, or the last prefix asked of its path; or any, if not
+        `last_only`. Shapes are all else that this may depend on, so that it can be captured: nothing may be read back
+        from the device.
         """
         row = torch.arange(len(tokens), device=tokens.device).repeat_interleave(prefix.shape[1])
         cells = self.chain_rows(tokens, rank, row, prefix.reshape(-1), position.reshape(-1))
@@ -165,9 +168,11 @@ class CountingOracle(WrappedOracle):
         self._count(len(torch.unique_consecutive(torch.stack([row, prefix]), dim=1)[0]), len(tokens))
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
         self._count(sum(len(row.unique()) for row in prefix), len(tokens))
-        return self.oracle.path_rows(tokens, rank, prefix, position)
+        return self.oracle.path_rows(tokens, rank, prefix, position, last_only)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         home = self._home or self

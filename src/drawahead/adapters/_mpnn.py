@@ -65,7 +65,9 @@ class Weights:
         return Weights(tensors, neighbours)
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Weights:
-        return Weights({name: tensor.to(device, dtype) for name, tensor in self.tensors.items()}, self.neighbours)
+        """A copy."""
+        tensors = {name: tensor.to(device, dtype, copy=True) for name, tensor in self.tensors.items()}
+        return Weights(tensors, self.neighbours)
 
     def layers(self, kind: str) -> list[str]:
         """The names of the layers of "encoder" or "decoder"."""

@@ -95,13 +95,13 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
                 device=self._execution_device,
             )
         )
-        sampler = sampler or Auto()
         if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard | Auto):
             warnings.warn(
                 "no step of this scheduler is random (DDIM with eta=0), so there is nothing to speculate and every "
                 "round takes one step; give eta=1.0, or sampler=Picard() to refine all steps to a tolerance",
                 stacklevel=3,  # torch.no_grad is in between
             )
+        sampler = sampler or Auto()
         batch = _Batch(chain, _seeds(generator, batch_size))
         with self.progress_bar(total=chain.steps) as bar:
 

@@ -56,7 +56,7 @@ class PermutationLM(LanguageModel):
         ids = torch.tensor([[0, 0, self.mask], [0, self.mask, 0]], device=self.device)
         rank = torch.where(ids == self.mask, 0, -1)
         with torch.no_grad():
-            return Network(_in_one_dtype(self.model), _pass(self, ids, rank, torch.zeros_like(rank[:, :1])))
+            return Network(self.model, _pass(self, ids, rank, torch.zeros_like(rank[:, :1])), _in_one_dtype)
 
 
 @final

@@ -60,7 +60,7 @@ class ProteinMPNN(TokenOracle):
         self.structure = Backbone.of(structure)
         self.length, self.vocab_size = len(self.structure), len(ALPHABET)
         self.temperature = float(temperature)
-        offset = self._bias(bias) / self.temperature
+        offset = self._bias(bias)
         offset[:, [ALPHABET.index(letter) for letter in _letters("omit", omit)]] = -math.inf
         if bool((offset == -math.inf).all(1).any()):
             raise InputError("omit and bias together leave no letter for some residue")
@@ -111,7 +111,11 @@ class ProteinMPNN(TokenOracle):
             logits = self.decoder.ask(tables, rank, row, prefix, position)
         return self._law(logits, self._offset[position])
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
+        if not last_only:
+            return super().path_rows(tokens, rank, prefix, position)
         rank = self._ranked(rank)
         seen = torch.minimum(rank, prefix.amax(1, keepdim=True))  # as above: no earlier prefix is drafted from
         logits, _ = self.decoder.decode(tokens, rank, seen)
@@ -123,7 +127,7 @@ class ProteinMPNN(TokenOracle):
         return torch.where(rank < 0, self._place, rank)
 
     def _law(self, logits: Tensor, offset: Tensor) -> Tensor:
-        return (logits / self.temperature + offset).log_softmax(-1)
+        return ((logits + offset) / self.temperature).log_softmax(-1)
 
     def _bias(self, bias: Any) -> Tensor:
         offset = torch.zeros(self.length, len(ALPHABET), dtype=torch.float64)

@@ -268,17 +268,19 @@ class Along:
             step = torch.cat([prefix[..., None], prefix[..., None] + ahead], dim=2).flatten(1)
             context = depth[..., None].expand(-1, -1, beyond + 1).flatten(1)
         place = self.order.gather(1, torch.minimum(step, (self.length - 1).clamp(min=0)[:, None]))
-        rows, sound = self._rows(oracle, prefix, context, place)
+        rows, sound = self._rows(oracle, prefix, context, place, last_only)
         if last_only:
             return TokenTable(rows[:, : self.window + 1], rows[:, self.window + 1 :]), sound
         rows = rows.unflatten(1, (self.window + 1, beyond + 1))
         return TokenTable(rows[:, :, 0], rows[:, :, 1:]), sound
 
-    def _rows(self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(
+        self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor, last_only: bool
+    ) -> tuple[Tensor, Tensor]:
         """The rows of places (rows, cells) at the depths `context`, normalised, and whether they were laws."""
         if oracle.one_pass:
             oracle = _told(oracle, self.given)
-            rows = oracle.path_rows(self.tokens, self.rank.clone(), prefix.gather(1, context), place)
+            rows = oracle.path_rows(self.tokens, self.rank.clone(), prefix.gather(1, context), place, last_only)
         else:
             row = torch.arange(len(prefix), device=prefix.device)[:, None]
             masked = reveal(self.tokens, self.rank, row.expand_as(prefix).reshape(-1), prefix.reshape(-1))

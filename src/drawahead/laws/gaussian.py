@@ -77,8 +77,9 @@ class Gaussian(Law):
         along = (e * noise).sum(-1)
         delta = size / self._unit
         keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
-        mirror = torch.where(keep, 0.0, size - 2 * self.scale * along)
-        return torch.addcmul(guess, mirror[..., None], e), keep
+        # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
+        mirrored = self.draw(torch.addcmul(noise, along[..., None], e, value=-2))
+        return torch.where(keep[..., None], guess, mirrored), keep
 
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""

@@ -67,7 +67,9 @@ class TextModel(TokenOracle):
         position = torch.arange(self.length, device=tokens.device).expand_as(tokens)
         return self.path_rows(tokens.clamp(min=0), rank, torch.zeros_like(position), position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
         logits = self.network(tokens, rank, prefix, position)
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
 
