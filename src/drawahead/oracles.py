@@ -76,6 +76,27 @@ class TokenOracle(abc.ABC):
         cells = self.chain_rows(tokens, rank, row, prefix.reshape(-1), position.reshape(-1))
         return cells.view(*prefix.shape, self.vocab_size)
 
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        """What is kept of each path from round to round: tensors with a row for each (r, ...), by name.
+
+        A model that can go on where a path stands, as a transformer with its keys and values can, makes room for them
+        here, and enters the evidence: of `tokens` (r, n) those of rank -1; all others are yet to be drawn. `rank` is as
+        for `chain_rows`. Nothing is kept by default.
+        """
+        return {}
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        """`path_rows` for cells (r, c), of paths of which the evidence and the first steps are `kept`.
+
+        The steps that come next hold `token` at the positions `place`; their numbers are `step` (r, s). They are to be
+        entered into `kept`, in place. Some may be guesses: a step that was entered before is entered anew. Cells see
+        what has a number below their prefix, kept or entered now. Padding has place n, and is to be entered nowhere
+        that can be seen. Shapes are all this may depend on. Only asked if `remember` keeps something.
+        """
+        raise NotImplementedError(f"{type(self).__name__} remembers paths, but cannot go on from there")
+
     def conditioned(self, **rows: Tensor) -> TokenOracle:
         """The same oracle for sequences that come with these rows of a condition: whatever it is asked next is asked
         about as many sequences, in that order."""
@@ -173,6 +194,15 @@ class CountingOracle(WrappedOracle):
     ) -> Tensor:
         self._count(sum(len(row.unique()) for row in prefix), len(tokens))
         return self.oracle.path_rows(tokens, rank, prefix, position, last_only)
+
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        return self.oracle.remember(tokens, rank)
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        self._count(sum(len(row.unique()) for row in prefix), len(prefix))
+        return self.oracle.recalled_rows(kept, token, place, step, prefix, position)
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         home = self._home or self

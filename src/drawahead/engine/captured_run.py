@@ -99,6 +99,8 @@ class CapturedRun(Run):
         fresh = self._waiting(len(free) if self._batch is not None else self.size)
         if fresh is None:
             return
+        if self.sampler.keeps_guesses:
+            fresh.remember()
         if self._batch is None:
             self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
             free = list(range(len(fresh)))

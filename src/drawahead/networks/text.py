@@ -73,6 +73,28 @@ class TextModel(TokenOracle):
         logits = self.network(tokens, rank, prefix, position)
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
 
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        """Keys and values, the evidence's first."""
+        known = rank < 0
+        count = known.sum(1, keepdim=True)
+        kept = self.network.memory(len(tokens), self.length) | {"first": 1 + count}
+        if bool(known.any()):
+            most = int(count.max())
+            place = (~known).long().argsort(dim=1, stable=True)[:, :most]  # from left to right
+            step = torch.arange(most, device=rank.device) - count  # before the first
+            place = torch.where(step < 0, place, self.length)
+            token = tokens.gather(1, place.clamp(max=self.length - 1))
+            self.recalled_rows(kept, token, place, step, step[:, :0], step[:, :0])
+        return kept
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        nowhere = self.length + 1
+        slot = torch.where(place < self.length, (kept["first"] + step).clamp(max=nowhere), nowhere)
+        logits = self.network.extend(kept, token, place, slot, position, kept["first"] + prefix)
+        return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         # Cells come sorted by row: lay them out as a table, with padding that asks nothing of interest.
         count = torch.bincount(row, minlength=len(tokens))

@@ -218,6 +218,8 @@ class WindowSampler(Sampler):
         return values, count, Drafts(law, following, wish, rounds)
 
     def run(self, paths: Paths) -> Thread:
+        if self.keeps_guesses:
+            paths.remember()
         drafts = self.begin(paths)
         while len(paths):
             guess = self.guess(paths, drafts)
