@@ -12,8 +12,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance, table
+from drawahead.errors import InputError
+from drawahead.validate import as_float64, instance, whole
 
 Number = TypeVar("Number", float, Tensor)
 SMALLEST_EXPECTATION = 5.0
@@ -26,7 +26,7 @@ def chi_square(counts: Tensor, probabilities: Tensor) -> float:
     `counts` are counts, never proportions: a test on proportions has no power. A single draw that is impossible
     gives 0.0. Cells in which fewer than 5 draws are expected are pooled into one.
     """
-    counts, probabilities = table("counts", counts).flatten(), table("probabilities", probabilities).flatten()
+    counts, probabilities = as_float64("counts", counts).flatten(), as_float64("probabilities", probabilities).flatten()
     if counts.shape != probabilities.shape or len(counts) == 0:
         raise InputError(f"counts and probabilities must be of one size, not {len(counts)} and {len(probabilities)}")
     if not bool(((counts >= 0) & (counts == counts.round())).all()) or not bool(counts.sum() > 0):
@@ -82,7 +82,7 @@ def kolmogorov(cdf_values: Tensor) -> float:
     `cdf_values` (m,) is that law's distribution function at each value: uniform if the values have the law. Each
     value may have a distribution function of its own, such as a conditional one.
     """
-    u = table("cdf_values", cdf_values).flatten().sort().values
+    u = as_float64("cdf_values", cdf_values).flatten().sort().values
     if len(u) == 0 or not bool(((u >= 0) & (u <= 1)).all()):
         raise InputError("cdf_values must be a distribution function at each value: between 0 and 1, at least one")
     grid = torch.arange(len(u) + 1, dtype=torch.float64) / len(u)
@@ -96,7 +96,7 @@ def kolmogorov_columns(cdf_values: Tensor, off: Tensor | float = 0.0, fewest: in
     is 1. `off`, one number or one for each column, allows for laws that are known up to so much: a column passes as
     long as some law within that distance of the one tested explains it.
     """
-    u, allowed = table("cdf_values", cdf_values), table("off", off)
+    u, allowed = as_float64("cdf_values", cdf_values), as_float64("off", off)
     if u.dim() != 2 or bool(((u < 0) | (u > 1)).any()):
         raise InputError(f"cdf_values must be a table of numbers between 0 and 1, or NaN, not {tuple(u.shape)}")
     if allowed.shape not in ((), (u.shape[1],)) or not bool((allowed >= 0).all()):
@@ -115,7 +115,7 @@ def kolmogorov_columns(cdf_values: Tensor, off: Tensor | float = 0.0, fewest: in
 
 def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
     """The p-value of the two-sample Kolmogorov-Smirnov test that two sets of numbers have the same law."""
-    one, other = (table("samples", values).flatten().sort().values for values in (first, second))
+    one, other = (as_float64("samples", values).flatten().sort().values for values in (first, second))
     if len(one) == 0 or len(other) == 0 or bool(one.isnan().any() or other.isnan().any()):
         raise InputError("both samples must hold at least one number and no NaN")
     both = torch.cat([one, other])
@@ -130,7 +130,7 @@ def two_sample_vectors(first: Tensor, second: Tensor) -> float:
     the same size), and the distance from the mean of both; the smallest p-value times their number (Bonferroni). It
     cannot see a difference that leaves all of these alone.
     """
-    one, other = table("samples", first), table("samples", second)
+    one, other = as_float64("samples", first), as_float64("samples", second)
     if min(one.dim(), other.dim()) < 2 or one[:1].numel() != other[:1].numel() or not min(one.numel(), other.numel()):
         raise InputError(f"samples must be vectors of one size, not {tuple(one.shape)} and {tuple(other.shape)}")
     one, other = one.flatten(1), other.flatten(1)

@@ -14,9 +14,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.inputs import instance
+from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
+from drawahead.validate import instance, short
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 Network = Callable[[Tensor, Tensor], Tensor]

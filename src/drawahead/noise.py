@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from drawahead.denoisers import Denoiser
-from drawahead.errors import InputError, whole
-from drawahead.inputs import number
+from drawahead.errors import InputError
 from drawahead.oracles import HIDDEN, TokenOracle, WrappedOracle
 from drawahead.randomness import Purpose, Stream, checked_seed, philox
+from drawahead.validate import number, whole
 
 _MASK = 0xFFFFFFFF
 

@@ -14,7 +14,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import AnswerError, InputError, short, whole
+from drawahead.errors import AnswerError, InputError
+from drawahead.validate import short, whole
 
 HIDDEN = -1
 """The token that marks a hidden position in a sequence."""

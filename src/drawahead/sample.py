@@ -18,7 +18,7 @@ from drawahead.engine.packed import PackedRun
 from drawahead.engine.run import Call, Run
 from drawahead.engine.start import start_run
 from drawahead.engine.threads import Executor
-from drawahead.errors import InputError, Interrupted, SamplingError, short, whole
+from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.executors.local import Local
 from drawahead.oracles import TokenOracle
 from drawahead.progress import Standing, bar, watching
@@ -26,6 +26,7 @@ from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.validate import short, whole
 
 
 @dataclass(frozen=True, eq=False)

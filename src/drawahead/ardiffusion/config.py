@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, final
 
 from drawahead.ardiffusion.parts import Parts
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import numbers
+from drawahead.errors import InputError
+from drawahead.validate import numbers, short, whole
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from drawahead import rtk
 from drawahead.ardiffusion.conditionals import Conditionals
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.errors import InputError
-from drawahead.inputs import instance, number
 from drawahead.schedules import Plan, Schedule
+from drawahead.validate import instance, number
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
 """(lanes (m, c, d), step (m,)) -> answers (m, d)."""

@@ -11,8 +11,8 @@ from drawahead.ardiffusion import encoders
 from drawahead.ardiffusion.config import Config
 from drawahead.ardiffusion.denoisers import ConditionalDenoiser
 from drawahead.ardiffusion.parts import Parts
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
+from drawahead.validate import instance, whole
 
 
 @final

@@ -9,7 +9,7 @@ from typing import final
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import sizes
+from drawahead.validate import as_shape
 
 
 @final
@@ -25,7 +25,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         for name in ("shape", "grid"):
-            object.__setattr__(self, name, sizes(name, getattr(self, name)))
+            object.__setattr__(self, name, as_shape(name, getattr(self, name)))
         if len(self.shape) != len(self.grid):
             raise InputError(f"shape and grid must be of one length, not {self.shape} and {self.grid}")
         for size, number in zip(self.shape, self.grid, strict=True):

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from drawahead.errors import InputError, whole
-from drawahead.inputs import number
+from drawahead.errors import InputError
+from drawahead.validate import number, whole
 
 
 @final

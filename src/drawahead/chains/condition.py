@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
+from drawahead.validate import short
 
 Condition = Tensor | Mapping[str, Tensor] | None
 Given = dict[str, Tensor]

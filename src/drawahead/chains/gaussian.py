@@ -18,10 +18,11 @@ from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.rolling import rolled, stable_block
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.denoisers import Denoiser, DenoisingTarget
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule, StochasticLocalization
+from drawahead.validate import short
 
 
 @final

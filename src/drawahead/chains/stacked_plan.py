@@ -9,8 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.inputs import table
+from drawahead.errors import InputError
+from drawahead.validate import as_float64, short
 
 _RANK = 1e-14  # singular values of s that are as small as this, against the largest, are none
 _SLIGHT = 1e-9  # what b may have along them: rounding
@@ -50,7 +50,7 @@ class StackedPlan:
     def __post_init__(self) -> None:
         for name in ("a", "b", "s", "start", "final", "reads"):
             if name != "reads" or self.reads is not None:
-                self._set(name, table(name, getattr(self, name), finite=True))
+                self._set(name, as_float64(name, getattr(self, name), finite=True))
         if self.a.dim() != 3 or not self.a.numel():
             raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
         if self.b.dim() != 2 or not self.b.numel():
@@ -64,19 +64,19 @@ class StackedPlan:
             raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
         self._check("final", self.final, (c,) if self.final.dim() < 2 else (self.final.shape[0], c))
         if self.refresh is not None:
-            keep, add = (table("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
+            keep, add = (as_float64("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
         if self.reads is not None:
             self._check("reads", self.reads, (n, c))
         if self.slopes is not None:
-            low, high = (table("slopes", part) for part in _pair("slopes", self.slopes))
+            low, high = (as_float64("slopes", part) for part in _pair("slopes", self.slopes))
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
                 raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
             self._set("slopes", (low, high))
         if self.fixed is not None:
-            flags = table("fixed", self.fixed)
+            flags = as_float64("fixed", self.fixed)
             if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.fixed)):
                 raise InputError(f"fixed must hold {n} booleans, not {short(self.fixed)}")
             self._set("fixed", flags.bool())

@@ -13,10 +13,11 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally, repeated
 from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.laws import Categorical
 from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
+from drawahead.validate import whole
 
 
 @final

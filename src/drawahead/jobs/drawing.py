@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
+from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.threads import Executor
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance, path
-from drawahead.jobs import checks, lock, shards
+from drawahead.errors import InputError
 from drawahead.jobs import folder as folders
+from drawahead.jobs import lock, shards
 from drawahead.jobs.asking import Asked
 from drawahead.jobs.job import Folder, Job
 from drawahead.jobs.under_way import Drawing
@@ -21,6 +21,7 @@ from drawahead.progress import bar
 from drawahead.report import Report
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
+from drawahead.validate import instance, path, short, whole
 
 
 def draw(
@@ -75,11 +76,11 @@ def draw(
         raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
     asked = Asked(
         chain,
-        checks.text(name, "name", 1000),
-        checks.plain(dict(options or {}), "options"),
+        validate.text("name", name, 1000),
+        validate.plain("options", dict(options or {})),
         whole("num_samples", num_samples, 1),
         sampler,
-        None if seed is None else checks.count(seed, "seed", 0, 2**64 - 1),
+        None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),
         None if shard_size is None else whole("shard_size", shard_size, 1),
         None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),
         None if max_live is None else whole("max_live", max_live, 1),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, final
 
-from drawahead import samplers
-from drawahead.errors import InputError, short
-from drawahead.jobs import checks
+from drawahead import samplers, validate
+from drawahead.errors import InputError
 from drawahead.samplers import Sampler, Separated
+from drawahead.validate import short
 
 _OWN: tuple[type[Sampler], ...] = (*samplers.SAMPLERS.values(), Separated)
 _KINDS = {kind.__name__: kind for kind in _OWN}
@@ -38,13 +38,13 @@ class Written:
 
     @staticmethod
     def from_dict(value: object) -> Written:
-        found = checks.fields(value, "the sampler", "text", "kind", "choice", "probes")
+        found = validate.keys("the sampler", value, "text", "kind", "choice", "probes")
         sampler = None if found["kind"] is None else _from_dict(found["kind"])
-        text = checks.text(found["text"], "the text of the sampler")
+        text = validate.text("the text of the sampler", found["text"])
         if sampler is not None and text != repr(sampler):
             raise InputError(f"the sampler is called {short(text)}, but its settings are those of {sampler!r}")
-        choice = checks.text(found["choice"], "the choice of the sampler")
-        return Written(text, sampler, choice, checks.count(found["probes"], "the probes of the sampler"))
+        choice = validate.text("the choice of the sampler", found["choice"])
+        return Written(text, sampler, choice, validate.count("the probes of the sampler", found["probes"]))
 
 
 def _to_dict(sampler: Sampler) -> dict[str, Any] | None:
@@ -57,11 +57,11 @@ def _to_dict(sampler: Sampler) -> dict[str, Any] | None:
 
 
 def _from_dict(value: object, nested: bool = False) -> Sampler:
-    found = checks.fields(value, "the kind of the sampler", "name", "settings")
-    kind = _KINDS.get(checks.text(found["name"], "the name of the sampler"))
+    found = validate.keys("the kind of the sampler", value, "name", "settings")
+    kind = _KINDS.get(validate.text("the name of the sampler", found["name"]))
     if kind is None:
         raise InputError(f"there is no sampler {short(found['name'])}")
-    settings = checks.fields(found["settings"], f"the settings of {kind.__name__}", *_settings(kind))
+    settings = validate.keys(f"the settings of {kind.__name__}", found["settings"], *_settings(kind))
     usual = kind()
     made = {}
     for key, setting in settings.items():

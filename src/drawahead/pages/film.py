@@ -15,8 +15,7 @@ from drawahead.chains import Chain, TokenChain
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenPaths
 from drawahead.chains.vectors import VectorChain
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
 from drawahead.pages.frames import vector_film
 from drawahead.pages.gallery import Target, viewed
 from drawahead.pages.reels import Film, Reel
@@ -26,6 +25,7 @@ from drawahead.pages.views import TokenView, view_of
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler, Separated
+from drawahead.validate import instance, whole
 
 _LONGEST = 8192  # positions of a sequence: a page with more would be slow
 

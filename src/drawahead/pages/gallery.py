@@ -13,14 +13,14 @@ from torch import Tensor
 from drawahead.chains import Chain
 from drawahead.chains.vectors import VectorChain
 from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
 from drawahead.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Picture
 from drawahead.pages.vectors import Images, Vectors, View, is_image
 from drawahead.pages.views import Texts, view_of
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
+from drawahead.validate import instance, whole
 
 Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
 

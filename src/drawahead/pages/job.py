@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains import Chain, TokenChain
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.jobs import Job
 from drawahead.pages.document import document
 from drawahead.pages.gallery import Target, suiting, viewed
@@ -17,6 +17,7 @@ from drawahead.pages.page import page
 from drawahead.pages.vectors import View
 from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
+from drawahead.validate import whole
 
 
 def job_page(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from drawahead.errors import whole
-from drawahead.inputs import instance
 from drawahead.pages.document import document
 from drawahead.pages.film import film, filmable
 from drawahead.pages.gallery import Target, gallery, viewed
@@ -15,6 +13,7 @@ from drawahead.pages.vectors import View
 from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler
+from drawahead.validate import instance, whole
 
 STOPPED = (
     "The run was stopped before all samples were finished. Those that finish early are not typical: do not take them "

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import number
 from drawahead.pages.pictures import Bitmap, Numbers, Picture
 from drawahead.pages.png import Pixels
+from drawahead.validate import number
 
 GALLERY_SIDE = 96
 """The most pixels along a side; larger images are shown smaller."""

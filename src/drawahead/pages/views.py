@@ -17,12 +17,13 @@ from drawahead.adapters._language import LanguageOracle
 from drawahead.adapters.proteinmpnn import ALPHABET as RESIDUES
 from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains import Chain, GaussianChain, TokenChain
-from drawahead.errors import InputError, short, whole
+from drawahead.errors import InputError
 from drawahead.networks.text import TextModel, to_text
 from drawahead.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Parts, Tiles
 from drawahead.pages.vectors import Images, Vectors, View, is_image
 from drawahead.targets import Ising, PlanarMatching
+from drawahead.validate import short, whole
 
 _DIGITS = string.digits + string.ascii_lowercase
 _PAIR = ("#e4dfd3", "#24566b")

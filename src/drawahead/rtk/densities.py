@@ -14,8 +14,8 @@ from torch import Tensor
 
 from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.inputs import readable
 from drawahead.targets import GaussianMixture, GaussianTarget
+from drawahead.validate import readable
 
 
 class Density(abc.ABC):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import whole
+from drawahead.validate import whole
 
 
 class Difference(NamedTuple):

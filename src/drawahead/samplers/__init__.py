@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.block import Block
@@ -12,6 +12,7 @@ from drawahead.samplers.recursive import Recursive
 from drawahead.samplers.separated import Separated
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.stepwise import Stepwise
+from drawahead.validate import short
 
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled, Picard)

@@ -10,7 +10,7 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.targets._cells import every_cell
-from drawahead.targets._checks import Array, count, laws
+from drawahead.validate import Array, laws, whole
 
 
 @final
@@ -24,13 +24,13 @@ class MarkovChain(TokenOracle):
     rereads = True
 
     def __init__(self, n: int, transition: Array, initial: Array | None = None) -> None:
-        step = laws(transition, "transition", ("q", "q"))
+        step = laws("transition", transition, ("q", "q"))
         if step.shape[0] != step.shape[1]:
             raise InputError(f"transition must be square, not {tuple(step.shape)}")
-        start = _stationary(step) if initial is None else laws(initial, "initial", ("q",))
+        start = _stationary(step) if initial is None else laws("initial", initial, ("q",))
         if len(start) != len(step):
             raise InputError(f"initial must have {len(step)} entries, as transition has, not {len(start)}")
-        self.length, self.vocab_size = count(n, "n"), len(step)
+        self.length, self.vocab_size = whole("n", n, 1), len(step)
         powers = torch.eye(len(step), dtype=torch.float64)[None]  # T^0, T^1, ... (., q, q)
         while len(powers) <= n:
             powers = torch.cat([powers, powers @ (powers[-1] @ step)])

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.pieces import Settled
 from drawahead.targets._components import Component, Part
 from drawahead.targets._kasteleyn import KasteleynMatrix, graphs
 from drawahead.targets._partners import UNEVEN, Array, Partners
 from drawahead.targets._separators import Cut, Node, lattice_cut, planar_cut, separator_tree
+from drawahead.validate import short
 
 if TYPE_CHECKING:
     import networkx

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.errors import InputError, short, whole
+from drawahead.errors import InputError
 from drawahead.oracles import TokenOracle
 from drawahead.schedules import DDPM
 from drawahead.targets.chains import MarkovChain
@@ -20,6 +20,7 @@ from drawahead.targets.products import MixtureOfProducts, Pairs, Product
 from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
 from drawahead.targets.urns import PolyaUrns
+from drawahead.validate import short, whole
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import whole
 from drawahead.rtk.baselines.reverse import ProbabilityFlow
 from drawahead.rtk.energies import Difference
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel
@@ -23,6 +22,7 @@ from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.rtk.segments import RTKTarget, positive
+from drawahead.validate import whole
 
 
 @final
