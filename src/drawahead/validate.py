@@ -86,7 +86,7 @@ def as_float64(name: str, value: object, device: torch.device | str | None = Non
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be a rectangular array of numbers: {str(error)[:200]}") from None
     if finite and not bool(given.isfinite().all()):
-        raise InputError(f"{name} must hold finite numbers only; look for NaN or infinity in it")
+        raise InputError(f"{name} must be finite numbers; look for NaN or infinity in it")
     return given
 
 

@@ -15,7 +15,7 @@ from drawahead.adapters._mpnn import Decoder, Weights, encode
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import Order, TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.validate import as_device, as_float64, readable, short
 
 __all__ = ["ALPHABET", "ProteinMPNN", "Weights"]

@@ -22,7 +22,7 @@ class StackedPlan:
     """N steps on c lanes. Step k draws u = b_k m_k + xi and moves the lanes X (c, d) to a_k X + s_k u.
 
     m_k (d,) is the oracle's answer at X and xi (r, d) standard normal, so u is a Gaussian of unit scale, and s_k s_k^T
-    the covariance that a step adds to the lanes. In a step that is `fixed` there is no xi: u = b_k m_k.
+    the covariance that a step adds to the lanes. In a step that is `deterministic` there is no xi: u = b_k m_k.
 
     `refresh` holds matrices R (N + 1, c, c) and T (N + 1, c, q): once k steps are taken, k = 0 ... N, the lanes X
     become R_k X + T_k zeta with zeta (q, d) standard normal, fresh, and no business of the oracle.
@@ -43,7 +43,7 @@ class StackedPlan:
     start: Tensor  # (c,)
     final: Tensor  # (c,) or (outputs, c)
     refresh: tuple[Tensor, Tensor] | None = None
-    fixed: Tensor | None = None  # (N,) bool
+    deterministic: Tensor | None = None  # (N,) bool
     reads: Tensor | None = None  # (N, c)
     slopes: tuple[Tensor, Tensor] | None = None  # (N,), (N,)
 
@@ -75,11 +75,11 @@ class StackedPlan:
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
                 raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
             self._set("slopes", (low, high))
-        if self.fixed is not None:
-            flags = as_float64("fixed", self.fixed)
-            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.fixed)):
-                raise InputError(f"fixed must hold {n} booleans, not {short(self.fixed)}")
-            self._set("fixed", flags.bool())
+        if self.deterministic is not None:
+            flags = as_float64("deterministic", self.deterministic)
+            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.deterministic)):
+                raise InputError(f"deterministic must hold {n} booleans, not {short(self.deterministic)}")
+            self._set("deterministic", flags.bool())
         self._check_noise()
 
     @property
@@ -96,13 +96,17 @@ class StackedPlan:
         return self.b.shape[1]
 
     @property
-    def is_fixed(self) -> Tensor:
+    def is_deterministic(self) -> Tensor:
         """Which steps are deterministic (N,)."""
-        return torch.zeros(self.steps, dtype=torch.bool, device=self.a.device) if self.fixed is None else self.fixed
+        return (
+            torch.zeros(self.steps, dtype=torch.bool, device=self.a.device)
+            if self.deterministic is None
+            else self.deterministic
+        )
 
     def to(self, device: torch.device) -> StackedPlan:
         """The same plan with its tensors on another device."""
-        tensors = ("a", "b", "s", "start", "final", "fixed", "reads")
+        tensors = ("a", "b", "s", "start", "final", "deterministic", "reads")
         moved: dict[str, Any] = {name: getattr(self, name) for name in tensors}
         moved = {name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()}
         for name, pair in (("refresh", self.refresh), ("slopes", self.slopes)):
@@ -126,11 +130,11 @@ class StackedPlan:
         along = (axes @ self.b[..., None])[..., 0].abs()
         nothing = size <= _RANK * size.max(dim=1, keepdim=True).values
         unseen = (along > _SLIGHT * self.b.norm(dim=1, keepdim=True)) & nothing
-        bad = (unseen.any(1) & ~self.is_fixed).nonzero()[:, 0]
+        bad = (unseen.any(1) & ~self.is_deterministic).nonzero()[:, 0]
         if len(bad):
             raise InputError(
                 f"in step {int(bad[0])} b pushes where s adds no noise: the columns of s_k must be independent, or b_k "
-                "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in fixed="
+                "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in deterministic="
             )
 
 

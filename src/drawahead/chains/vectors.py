@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
+from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, wholes
 
@@ -203,7 +203,7 @@ class VectorPaths(Paths):
             self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.free
         )
 
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
         states = self.states(guess)
         self.followed = guess, states
         depths = states.shape[1]

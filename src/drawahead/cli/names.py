@@ -7,13 +7,13 @@ from dataclasses import replace
 from drawahead import samplers, targets
 from drawahead.chains import GaussianChain, TokenChain
 from drawahead.cli import own, tilings
-from drawahead.cli.shipped import SHIPPED, Asked, in_order
+from drawahead.cli.shipped import SHIPPED, TargetOptions, in_order
 from drawahead.cli.subjects import Images, Subject, Tokens, Vectors
 from drawahead.errors import InputError
 from drawahead.samplers import Sampler
 
 
-def named(name: str, asked: Asked) -> Subject:
+def named(name: str, asked: TargetOptions) -> Subject:
     """What is called `name`, with the options asked for."""
     if name in SHIPPED:
         asked.only(name, *SHIPPED[name].options)
@@ -35,7 +35,7 @@ def named(name: str, asked: Asked) -> Subject:
     return subject(name, oracle, options=asked.given)
 
 
-def _own(name: str, asked: Asked) -> Subject:
+def _own(name: str, asked: TargetOptions) -> Subject:
     """A user's own model."""
     if asked.device or asked.dtype:
         raise InputError("--device and --dtype are for shipped networks: a model of your own has them already")

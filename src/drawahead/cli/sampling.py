@@ -16,7 +16,7 @@ from drawahead.cli import sample_options as own
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named, sampler_named
 from drawahead.cli.own import is_own
-from drawahead.cli.shipped import Asked
+from drawahead.cli.shipped import TargetOptions
 from drawahead.cli.subjects import Images, Subject
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.sample import Result
@@ -44,10 +44,10 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    asked = Asked(size, order, prompt, temperature, steps, device, dtype)
+    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
-        wanted = long_jobs.Wanted(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
+        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
         long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
         return
     for option, given in (("--resume", resume), ("--shard-size", shard_size), ("--any-version", any_version)):

@@ -19,7 +19,7 @@ FEWER_STEPS = 100
 
 
 @dataclass(frozen=True)
-class Asked:
+class TargetOptions:
     """The options of `drawahead sample` that only some targets have; None where one is not given."""
 
     size: int | None = None
@@ -35,7 +35,7 @@ class Asked:
         """The options that are given, but for the device: what a sample depends on."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "device"}
 
-    def filled(self, options: Mapping[str, Any]) -> Asked:
+    def filled(self, options: Mapping[str, Any]) -> TargetOptions:
         """With these where nothing is asked for; they come from a manifest, so anything may be wrong with them."""
         for name, value in options.items():
             if type(value) not in KINDS.get(name, ()):
@@ -70,10 +70,10 @@ class Shipped:
     summary: str
     size: str
     options: tuple[str, ...]
-    make: Callable[[Asked], Subject]
+    make: Callable[[TargetOptions], Subject]
 
 
-def _text(asked: Asked) -> Subject:
+def _text(asked: TargetOptions) -> Subject:
     device, dtype = _device(asked.device), _dtype(asked.dtype)
     temperature = TEMPERATURE if asked.temperature is None else asked.temperature
     if asked.prompt is None:
@@ -87,7 +87,7 @@ def _text(asked: Asked) -> Subject:
     return Texts("text", in_order(chain, asked.order), num=4, options=options)
 
 
-def _fashion(asked: Asked) -> Subject:
+def _fashion(asked: TargetOptions) -> Subject:
     device = _device(asked.device)
     steps, remark = asked.steps, ""
     if steps is None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from drawahead import networks, plots
 from drawahead.chains import Chain, GaussianChain, TokenChain
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
 from drawahead.targets import Ising

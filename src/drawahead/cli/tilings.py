@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drawahead import tilings
 from drawahead.chains import TokenChain
-from drawahead.cli.shipped import Asked
+from drawahead.cli.shipped import TargetOptions
 from drawahead.cli.subjects import Subject
 from drawahead.sample import Result
 from drawahead.samplers import Sampler, Separated
@@ -62,7 +62,7 @@ class Tilings(Subject):
         tilings.draw(self.matching, result.samples[0], path)
 
 
-def made(name: str, asked: Asked) -> Tilings:
+def made(name: str, asked: TargetOptions) -> Tilings:
     """The tilings called `name`."""
     asked.only(name, "size")
     shape, usual = SHAPES[name]

@@ -10,7 +10,7 @@ import torch
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.jobs.written import Written
+from drawahead.samplers.record import SamplerRecord
 from drawahead.validate import short
 
 MOST_SHARDS = 10_000
@@ -32,7 +32,7 @@ class Config:
     num: int
     """Samples asked for."""
     seed: int
-    sampler: Written
+    sampler: SamplerRecord
     shard_size: int
     device: str
     max_batch_size: int | None
@@ -83,7 +83,7 @@ class Config:
             options=options,
             num=num,
             seed=validate.count("seed", found["seed"], 0, 2**64 - 1),
-            sampler=Written.from_dict(found["sampler"]),
+            sampler=SamplerRecord.from_dict(found["sampler"]),
             shard_size=validate.count("shard_size", found["shard_size"], 1, num),
             device=validate.text("device", found["device"], 100),
             max_batch_size=None if most is None else validate.count("max_batch_size", most, 1),

@@ -8,15 +8,15 @@ from typing import Any
 
 from drawahead import validate
 from drawahead.chains.base import Chain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
 from drawahead.jobs import folder as folders
 from drawahead.jobs import lock, shards
-from drawahead.jobs.asking import Asked
 from drawahead.jobs.job import Folder, Job
-from drawahead.jobs.under_way import Drawing
-from drawahead.oracles import TokenOracle
+from drawahead.jobs.request import JobRequest
+from drawahead.jobs.runner import JobRunner
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.progress import bar
 from drawahead.report import Report
 from drawahead.sample import Stop, as_chain
@@ -74,7 +74,7 @@ def draw(
             instance(what, given, kind, wanted)
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
-    asked = Asked(
+    asked = JobRequest(
         chain,
         validate.text("name", name, 1000),
         validate.plain("options", dict(options or {})),
@@ -92,10 +92,10 @@ def draw(
     with ExitStack() as opened:
         folders.make(place)
         opened.enter_context(lock.locked(place))
-        folders.look(place, resume)
+        folders.check(place, resume)
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        drawing = Drawing(place, asked, any_version)
+        drawing = JobRunner(place, asked, any_version)
         drawing.run(on_round, stop, show)
     return Job(place, drawing.manifest)

@@ -16,7 +16,7 @@ def make(folder: Path) -> None:
         raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
 
 
-def look(folder: Path, resume: bool) -> None:
+def check(folder: Path, resume: bool) -> None:
     """Refuse a folder that holds something else, or a job that is not to be gone on with."""
     if (folder / manifest.NAME).exists():
         if not resume:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.denoisers import from_epsilon
+from drawahead.models.denoisers import from_epsilon
 from drawahead.networks.files import load
 from drawahead.networks.unet import UNet
 from drawahead.schedules import DDPM, spaced

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
-from drawahead.oracles import HIDDEN, TokenOracle
 from drawahead.validate import as_device, floating, short, whole, wholes
 
 LENGTH = 256

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from drawahead.chains import GaussianChain
 from drawahead.chains.base import Tally
-from drawahead.chains.condition import of_samples
 from drawahead.chains.vectors import VectorChain, VectorPaths
+from drawahead.models.condition import of_samples
 from drawahead.pages.gallery import outputs
 from drawahead.pages.png import Pixels, data_uri
 from drawahead.pages.reels import Film, Reel

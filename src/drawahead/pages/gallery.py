@@ -12,9 +12,9 @@ from torch import Tensor
 
 from drawahead.chains import Chain
 from drawahead.chains.vectors import VectorChain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.oracles import TokenOracle
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Picture
 from drawahead.pages.vectors import Images, Vectors, View, is_image
 from drawahead.pages.views import Texts, view_of

@@ -18,8 +18,8 @@ from drawahead.adapters.proteinmpnn import ALPHABET as RESIDUES
 from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.errors import InputError
+from drawahead.models.oracles import TokenOracle
 from drawahead.networks.text import TextModel, to_text
-from drawahead.oracles import TokenOracle
 from drawahead.pages.pictures import Letters, Parts, Tiles
 from drawahead.pages.vectors import Images, Vectors, View, is_image
 from drawahead.targets import Ising, PlanarMatching

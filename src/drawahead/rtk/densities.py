@@ -12,8 +12,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.targets import GaussianMixture, GaussianTarget
 from drawahead.validate import readable
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError, SamplingError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise

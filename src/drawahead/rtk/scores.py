@@ -12,8 +12,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import AnswerError, InputError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.rtk.densities import density_of
 from drawahead.rtk.energies import Difference, LineIntegral
 from drawahead.validate import as_shape, floating, readable, short

@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.randomness import seeded
 from drawahead.validate import as_float64, whole
 

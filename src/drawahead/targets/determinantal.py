@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.targets._cells import running
 from drawahead.validate import Array, copied, short, whole

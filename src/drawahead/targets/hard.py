@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.targets._cells import every_cell, point_rows
 from drawahead.validate import whole, wholes

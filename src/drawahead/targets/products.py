@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.targets._cells import every_cell, point_rows, running, stretches
 from drawahead.targets.table import random_laws

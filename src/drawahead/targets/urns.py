@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.targets._cells import every_cell, running, stretches
 from drawahead.validate import number, whole
 

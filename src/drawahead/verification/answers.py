@@ -9,7 +9,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain
 from drawahead.chains.tokens import TokenChain
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.sample import sample
 from drawahead.samplers.coupled import Coupled
 from drawahead.verification.findings import SAME, Finding

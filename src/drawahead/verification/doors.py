@@ -7,7 +7,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenChain
-from drawahead.oracles import TokenOracle, reveal
+from drawahead.models.oracles import TokenOracle, reveal
 from drawahead.sample import sample
 from drawahead.samplers.coupled import Coupled
 from drawahead.verification.answers import Told

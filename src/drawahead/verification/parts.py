@@ -7,7 +7,6 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.agreement import same_law
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
@@ -23,6 +22,7 @@ from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Findin
 from drawahead.verification.power import power_of_samples, power_of_steps
 from drawahead.verification.rounding import Difference, Rounding
 from drawahead.verification.same import Bound
+from drawahead.verification.statistics import same_law
 from drawahead.verification.token_steps import token_steps
 from drawahead.verification.vector_steps import Recording, vector_steps
 from drawahead.verification.white import Off

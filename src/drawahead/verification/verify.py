@@ -7,9 +7,9 @@ from typing import Any
 
 from drawahead import validate
 from drawahead.chains.base import Chain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.oracles import TokenOracle
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.block import Block
@@ -39,7 +39,7 @@ def verify(
     batches of copies of one question; a token oracle's doors must agree, and an answer may not depend on what is not
     drawn yet. Then, for each sampler, *every step* of the samples against the model's own law of it (see `steps`); and
     the *samples* against as many sequential ones of another seed, by chi-square tests for tokens and
-    Kolmogorov-Smirnov tests for vectors (`drawahead.agreement`). On tokens `Coupled` must moreover draw the very
+    Kolmogorov-Smirnov tests for vectors (`verification.statistics`). On tokens `Coupled` must moreover draw the very
     samples that `Sequential` draws with the same seed, but for as many as rounding explains.
 
     The tests of steps and samples fail with probability `level` or less, all together, where nothing is wrong. What

@@ -11,9 +11,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import Denoiser
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle, WrappedOracle
+from drawahead.models.denoisers import Denoiser
+from drawahead.models.oracles import HIDDEN, TokenOracle, WrappedOracle
 from drawahead.randomness import Purpose, Stream, checked_seed, philox
 from drawahead.validate import number, whole
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.targets._cells import every_cell
 from drawahead.validate import Array, laws, whole
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
-from drawahead.agreement import (
+from drawahead.errors import InputError
+from drawahead.verification.statistics import (
     chi_square,
     kolmogorov,
     same_law,
@@ -16,7 +17,6 @@ from drawahead.agreement import (
     two_sample_kolmogorov,
     two_sample_vectors,
 )
-from drawahead.errors import InputError
 
 
 def test_chi_square_is_pearsons() -> None:

@@ -11,19 +11,19 @@ from typing import final
 
 from drawahead.errors import InputError, Interrupted, JobError, SamplingError
 from drawahead.jobs import files, manifest, shards
-from drawahead.jobs.asking import Asked
 from drawahead.jobs.config import Config, versions
 from drawahead.jobs.manifest import Manifest, Shard
+from drawahead.jobs.request import JobRequest
 from drawahead.progress import Show, Standing, watching
 from drawahead.report import Report
 from drawahead.sample import Result, Stop, sample
 
 
 @final
-class Drawing:
+class JobRunner:
     """A job under way, in a folder that is ours."""
 
-    def __init__(self, folder: Path, asked: Asked, any_version: bool) -> None:
+    def __init__(self, folder: Path, asked: JobRequest, any_version: bool) -> None:
         self.folder, self.executor, self.chain = folder, asked.executor, asked.chain
         if (folder / manifest.NAME).exists():
             self.manifest = manifest.read(folder)
@@ -38,7 +38,7 @@ class Drawing:
         self._note_versions()
         self.config = config
 
-    def _begun(self, asked: Asked) -> Config:
+    def _begun(self, asked: JobRequest) -> Config:
         try:
             return asked.begun()
         except SamplingError as error:  # of a pilot

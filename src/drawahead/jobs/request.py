@@ -8,7 +8,6 @@ from typing import Any, final
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.chains.condition import fingerprint
 from drawahead.engine.run import Call
 from drawahead.engine.start import start_run
 from drawahead.engine.threads import Executor
@@ -17,17 +16,18 @@ from drawahead.executors.local import Local
 from drawahead.jobs.config import MOST_SHARDS, Config, versions
 from drawahead.jobs.manifest import Manifest
 from drawahead.jobs.sizing import Pace, shard_size
-from drawahead.jobs.written import Written
+from drawahead.models.condition import fingerprint
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Sampler
+from drawahead.samplers.record import SamplerRecord
 
 _OTHER_NOISE = 0x9E3779B97F4A7C15
 
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class JobRequest:
     """The arguments of `draw` that decide the samples. None: as the job in the folder has it, or as usual."""
 
     chain: Chain
@@ -52,7 +52,7 @@ class Asked:
             least = -(-self.num // MOST_SHARDS)
             raise InputError(f"shard_size must be at least {least} here: a job has {MOST_SHARDS} shards at most")
         sampler = self.sampler or Auto()
-        written = Written(repr(sampler), sampler)
+        written = SamplerRecord(repr(sampler), sampler)
         if isinstance(sampler, Auto):
             # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
             call = Call(self.chain, sampler, seed, size, min(max_live, size))
@@ -61,7 +61,9 @@ class Asked:
                 run = start_run(call, self.executor or Local(self.max_batch_size), self.graphs, split=split)
                 run.close()
             chosen = run.call
-            written = Written(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes + sum(run.widths))
+            written = SamplerRecord(
+                repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes + sum(run.widths)
+            )
         return Config(
             name=self.name,
             options=self.options,
@@ -80,7 +82,7 @@ class Asked:
         config = found.config
         written = config.sampler
         if self.sampler is not None and not (isinstance(self.sampler, Auto) and written.choice):
-            written = Written(repr(self.sampler), self.sampler, written.choice, written.probes)
+            written = SamplerRecord(repr(self.sampler), self.sampler, written.choice, written.probes)
         given = {
             key: value
             for key in ("seed", "shard_size", "max_batch_size", "max_live", "graphs")

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 
 
 class Piece(Protocol):

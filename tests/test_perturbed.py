@@ -10,12 +10,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, CountingOracle, Coupled, GaussianChain, Noisy, NoisyDenoiser, Sequential, TokenChain
-from drawahead.agreement import two_sample_vectors
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import DPP, DenseLogistic, GaussianTarget, HardCode, Ising, Pairs, Product, Table
+from drawahead.verification.statistics import two_sample_vectors
 from studies.noise import random_order_law
 from tests.exactness import LEVEL, draws_for, law_p_value
 

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
-from drawahead.chains.condition import Given
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles import TokenOracle
+from drawahead.models.condition import Given
+from drawahead.models.oracles import TokenOracle
 
 
 @final
-class OracleElsewhere(TokenOracle):
+class RemoteOracle(TokenOracle):
     """The sizes and properties of a token oracle. Only an executor that holds the oracle itself can answer for it.
 
     It cannot tell whether evidence is possible at all: impossible evidence is not refused here as it is elsewhere.
@@ -33,28 +33,28 @@ class OracleElsewhere(TokenOracle):
     def rows(self, tokens: Tensor) -> Never:
         _refuse()
 
-    def conditioned(self, **rows: Tensor) -> OracleElsewhere:
+    def conditioned(self, **rows: Tensor) -> RemoteOracle:
         return self
 
 
 @final
-class DenoiserElsewhere:
+class RemoteDenoiser:
     """A denoiser, or the oracle of a stacked chain, which only an executor that holds it can ask."""
 
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Never:
         _refuse()
 
 
-def elsewhere(chain: Chain) -> Chain:
+def without_model(chain: Chain) -> Chain:
     """The same chain on the CPU, without its model: what a driver draws from."""
     if isinstance(chain, TokenChain):
-        return chain.replace(oracle=OracleElsewhere(chain.oracle), condition=_on_the_cpu(chain.condition))
+        return chain.replace(oracle=RemoteOracle(chain.oracle), condition=_on_the_cpu(chain.condition))
     if isinstance(chain, GaussianChain):
         condition = _on_the_cpu(chain.condition)
-        return chain.replace(denoiser=DenoiserElsewhere(), device="cpu", condition=condition)
+        return chain.replace(denoiser=RemoteDenoiser(), device="cpu", condition=condition)
     if isinstance(chain, StackedChain):
         plan, condition = chain.plan.to(torch.device("cpu")), _on_the_cpu(chain.condition)
-        return chain.replace(oracle=DenoiserElsewhere(), plan=plan, device="cpu", condition=condition)
+        return chain.replace(oracle=RemoteDenoiser(), plan=plan, device="cpu", condition=condition)
     raise InputError(f"a {type(chain).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
 
 
