@@ -13,8 +13,7 @@ import drawahead as da
 from drawahead.cli.app import run
 from drawahead.cli.names import named
 from drawahead.cli.reference import page
-from drawahead.cli.shipped import SHIPPED, TargetOptions
-from drawahead.cli.tilings import SHAPES
+from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.samplers import SAMPLERS
 from drawahead.targets import CHAINS, TARGETS
 
@@ -176,7 +175,7 @@ MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "digits": ["--wind
 
 
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [*SHIPPED, *TARGETS, *CHAINS, *SHAPES]:
+    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS]:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
         same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
         assert run([*same, "--json"]) == 0, capsys.readouterr().err
@@ -292,7 +291,7 @@ def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *SHAPES}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -309,7 +308,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *SHAPES],
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS],
         "samplers": ["auto", *SAMPLERS],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }

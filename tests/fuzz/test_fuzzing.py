@@ -28,7 +28,7 @@ GIVEN = {
         "Film",
         "Gallery",
         "Shard",
-        "Written",
+        "SamplerRecord",
         "Guarantee",
         "NamedChain",
         "NamedTarget",

@@ -12,14 +12,14 @@ from drawahead.cli.budget import sample_within
 from drawahead.cli.compare import rows_of, table_of
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching
-from drawahead.cli.shipped import TargetOptions
-from drawahead.cli.subjects import Subject, Texts
+from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain, sample
 from drawahead.samplers import SAMPLERS
 from drawahead.samplers import named as sampler_named
 from drawahead.targets import Ising
+from drawahead.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 _WHY = ", for there is no GPU here"
@@ -81,9 +81,9 @@ class _Demo:
         with watching(self.quiet) as watch:
             result = sample(subject.chain, num, seed=0, on_round=watch.sampling(subject.name, num))
         self.found["reports"].append({"target": subject.name, **result.report.totals()})
-        if isinstance(subject, Texts):
-            self.found["texts"] += subject.plain(result.samples)
-        self.console.print(subject.picture(result, self.console), highlight=False)
+        if isinstance(subject.view, Texts):
+            self.found["texts"] += subject.view.plain(result.samples)
+        self.console.print(subject.view.terminal(result, self.console), highlight=False)
         self.console.print(f"\n{result.report}\n", highlight=False, style="dim")
         return result
 

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from drawahead import targets
-from drawahead.cli import tilings
-from drawahead.cli.shipped import SHIPPED
+from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS
 
 DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
@@ -20,7 +19,8 @@ def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
-    known |= {name: chain.summary for name, chain in targets.CHAINS.items()} | tilings.SUMMARIES
+    known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
+    known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
     return [(name, summary) for name, summary in known.items() if name.startswith(incomplete)]
 
 

@@ -11,9 +11,9 @@ import typer
 
 from drawahead import jobs, pages, targets
 from drawahead.chains import Chain
-from drawahead.cli import options, tilings
+from drawahead.cli import options
 from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, TargetOptions
+from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import Job, files
 
@@ -82,7 +82,7 @@ def chain_of(job: Job) -> Chain | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
     name, config = job.config.name, job.config
-    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *tilings.SHAPES} or not job.num_samples:
+    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
         return None
     job.samples(0, 1)  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)

@@ -16,10 +16,10 @@ from drawahead.cli import sample_options as own
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named, sampler_named
 from drawahead.cli.own import is_own
-from drawahead.cli.shipped import TargetOptions
-from drawahead.cli.subjects import Images, Subject
+from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.sample import Result
+from drawahead.views import Images
 
 
 def sample(
@@ -55,7 +55,7 @@ def sample(
             raise InputError(f"{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
-    if isinstance(subject, Images) and out is None and not (quiet or json or is_own(target)):
+    if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
         out = Path(f"{target}.png")
     if out is not None:
         files.check(out, subject)
@@ -99,9 +99,9 @@ class _Output:
         if self.json:
             typer.echo(json_format.dumps(files.to_dict(self.subject, result)))
         elif not self.quiet:
-            console.print(self.subject.picture(result, console))
+            console.print(self.subject.view.terminal(result, console))
             typer.echo(f"\n{result.report}")
             if self.out is not None:
                 typer.echo(f"wrote {self.out}")
         elif self.out is None:
-            typer.echo("\n".join(self.subject.line(values) for values in result.samples))
+            typer.echo("\n".join(self.subject.view.line(values) for values in result.samples))

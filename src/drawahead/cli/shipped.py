@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from drawahead import networks
-from drawahead.chains import TokenChain
-from drawahead.cli.subjects import Images, Subject, Texts
+from drawahead import networks, tilings
+from drawahead.chains import Chain, TokenChain
 from drawahead.errors import InputError
 from drawahead.networks.text import TEMPERATURE
+from drawahead.samplers import Sampler, Separated
+from drawahead.views import Images, Tilings, View, view_of
 
 FEWER_STEPS = 100
 """Of the image model, where no GPU is there: all of its 1000 steps would take minutes."""
@@ -63,6 +64,23 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True)
+class Subject:
+    """Something to draw from, and how its samples look."""
+
+    name: str
+    chain: Chain
+    view: View
+    num: int = 8
+    """How many samples are drawn unless another number is asked for."""
+    sampler: Sampler | None = None
+    """How they are drawn unless another sampler is asked for; None measures and chooses."""
+    remark: str = ""
+    """What the user should know before the samples come."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What it was made with, defaults included: a job writes it down, and is resumed with it."""
+
+
+@dataclass(frozen=True)
 class Shipped:
     """A network that comes with drawahead."""
 
@@ -84,7 +102,8 @@ def _text(asked: TargetOptions) -> Subject:
     else:
         chain = networks.infilling(asked.prompt, temperature=temperature, device=device, dtype=dtype)
     options = replace(asked, temperature=temperature).given
-    return Texts("text", in_order(chain, asked.order), num=4, options=options)
+    chain = in_order(chain, asked.order)
+    return Subject("text", chain, view_of(chain), num=4, options=options)
 
 
 def _fashion(asked: TargetOptions) -> Subject:
@@ -94,7 +113,7 @@ def _fashion(asked: TargetOptions) -> Subject:
         steps = 1000 if device == "cuda" else FEWER_STEPS
         remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
     chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
-    return Images("fashion", chain, remark=remark, options=replace(asked, steps=steps).given)
+    return Subject("fashion", chain, Images(), remark=remark, options=replace(asked, steps=steps).given)
 
 
 SHIPPED: dict[str, Shipped] = {
@@ -116,6 +135,21 @@ SHIPPED: dict[str, Shipped] = {
         ),
     )
 }
+
+TILINGS = {
+    "dominoes": ("square", 16, "domino tilings of a size x size board"),
+    "aztec": ("aztec", 12, "domino tilings of the Aztec diamond"),
+}
+"""By name: the shape of the region, its usual size, and what it is."""
+
+
+def tiling(name: str, asked: TargetOptions) -> Subject:
+    """The tilings called `name`."""
+    asked.only(name, "size")
+    shape, usual, _ = TILINGS[name]
+    size = asked.size or usual
+    matching = tilings.dominoes(shape, size)
+    return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
 
 
 def in_order(chain: TokenChain, order: str | None) -> TokenChain:

@@ -20,13 +20,12 @@ from drawahead.pages.frames import vector_film
 from drawahead.pages.gallery import Target, viewed
 from drawahead.pages.reels import Film, Reel
 from drawahead.pages.replay import replay
-from drawahead.pages.vectors import VectorView, View
-from drawahead.pages.views import TokenView, view_of
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler, Separated
 from drawahead.samplers.record import from_repr
 from drawahead.validate import instance, whole
+from drawahead.views import TokenView, VectorView, View, view_of
 
 _LONGEST = 8192  # positions of a sequence: a page with more would be slow
 

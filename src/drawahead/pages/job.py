@@ -14,10 +14,9 @@ from drawahead.jobs import Job
 from drawahead.pages.document import document
 from drawahead.pages.gallery import Target, suiting, viewed
 from drawahead.pages.page import page
-from drawahead.pages.vectors import View
-from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
 from drawahead.validate import whole
+from drawahead.views import View, view_of
 
 
 def job_page(

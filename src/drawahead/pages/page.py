@@ -9,11 +9,10 @@ from drawahead.pages.document import document
 from drawahead.pages.film import film, filmable
 from drawahead.pages.gallery import Target, gallery, viewed
 from drawahead.pages.reels import Film
-from drawahead.pages.vectors import View
-from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler
 from drawahead.validate import instance, whole
+from drawahead.views import View, view_of
 
 STOPPED = (
     "The run was stopped before all samples were finished. Those that finish early are not typical: do not take them "

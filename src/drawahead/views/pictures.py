@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, final
 
-from drawahead.pages.png import Pixels, data_uri
+from drawahead.views.png import Pixels, data_uri
 
 _MOST_LETTERS = 4000
 """Of one sample in a gallery."""
@@ -41,8 +41,12 @@ class Letters(Parts):
         """Whether nothing stands between them."""
         return all(len(letter) <= 1 for letter in self.letters)
 
+    @property
+    def text(self) -> str:
+        return ("" if self.tight else " ").join(self.letters)
+
     def html(self, label: str) -> str:
-        text = ("" if self.tight else " ").join(self.letters)
+        text = self.text
         cut = f"{text[:_MOST_LETTERS]}…" if len(text) > _MOST_LETTERS else text
         return f'<p class="letters" aria-label="{escape(label)}">{escape(cut)}</p>'
 

@@ -1,42 +1,27 @@
-"""What a view is: it turns a sample into a picture. Here those of vectors: images, or squares of colour."""
+"""Vectors: images, or squares of colour."""
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.pages.pictures import Bitmap, Numbers, Picture
-from drawahead.pages.png import Pixels
+from drawahead.sample import Result
 from drawahead.validate import number
+from drawahead.views.base import VectorView
+from drawahead.views.pictures import Bitmap, Numbers
+from drawahead.views.png import Pixels
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 GALLERY_SIDE = 96
 """The most pixels along a side; larger images are shown smaller."""
-
-
-class View(abc.ABC):
-    """How samples look."""
-
-    shown: ClassVar[int]
-    """Samples on a page unless another number is asked for."""
-
-    @abc.abstractmethod
-    def picture(self, sample: Tensor) -> Picture:
-        """One sample, whole."""
-
-
-class VectorView(View):
-    """How vectors look."""
-
-    @abc.abstractmethod
-    def pixels(self, values: Tensor, side: int) -> list[Pixels]:
-        """Pictures of `values` (number, ...), no more than `side` pixels high or wide, all of one size."""
 
 
 @final
@@ -45,6 +30,7 @@ class Images(VectorView):
     """Images (height, width), or (channels, height, width) with 1 or 3 channels, with values from `low` to `high`."""
 
     shown = 36
+    formats = (".npz", ".json", ".png")
     low: float = -1.0
     high: float = 1.0
 
@@ -56,6 +42,11 @@ class Images(VectorView):
 
     def picture(self, sample: Tensor) -> Bitmap:
         return Bitmap(self.pixels(sample[None], GALLERY_SIDE)[0])
+
+    def terminal(self, result: Result, console: Console) -> RenderableType:
+        from drawahead.views import terminal
+
+        return terminal.images(result.samples, console)
 
     def pixels(self, values: Tensor, side: int) -> list[Pixels]:
         if not is_image(values.shape[1:]):
