@@ -12,7 +12,6 @@ from rich.console import Console
 
 import drawahead
 from drawahead.cli import files, long_jobs, options
-from drawahead.cli import sample_options as own
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named, sampler_named
 from drawahead.cli.own import is_own
@@ -27,19 +26,19 @@ def sample(
     num: options.Num = None,
     size: options.Size = None,
     seed: options.Seed = None,
-    order: own.Order = None,
-    prompt: own.Prompt = None,
-    temperature: own.Temperature = None,
-    steps: own.Steps = None,
+    order: options.Order = None,
+    prompt: options.Prompt = None,
+    temperature: options.Temperature = None,
+    steps: options.Steps = None,
     sampler: options.Sampler = None,
     window: options.Window = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
     max_batch_size: options.MaxBatchSize = None,
-    out: own.Out = None,
-    resume: own.Resume = False,
-    shard_size: own.ShardSize = None,
-    any_version: own.AnyVersion = False,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    shard_size: options.ShardSize = None,
+    any_version: options.AnyVersion = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

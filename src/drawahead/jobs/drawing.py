@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
-from drawahead.jobs import folder as folders
-from drawahead.jobs import lock, shards
+from drawahead.jobs import files, lock, manifest, shards
 from drawahead.jobs.job import Folder, Job
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
@@ -90,12 +90,33 @@ def draw(
     shards.need_safetensors()
     chain.check(asked.num)
     with ExitStack() as opened:
-        folders.make(place)
+        _make(place)
         opened.enter_context(lock.locked(place))
-        folders.check(place, resume)
+        _check(place, resume)
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
         drawing = JobRunner(place, asked, any_version)
         drawing.run(on_round, stop, show)
     return Job(place, drawing.manifest)
+
+
+def _make(folder: Path) -> None:
+    """The folder, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
+
+
+def _check(folder: Path, resume: bool) -> None:
+    """Refuse a folder that holds something else, or a job that is not to be gone on with."""
+    if (folder / manifest.NAME).exists():
+        if not resume:
+            raise InputError(f"{folder} holds a job already: resume it, or name another folder")
+        return
+    ours = {lock.NAME, manifest.SHARDS}
+    if any(path.name not in ours and not files.is_temporary(path) for path in folder.iterdir()):
+        raise InputError(f"{folder} is not empty, and holds no job: name another folder")
+    if any((folder / manifest.SHARDS).glob("[!.]*")):
+        raise InputError(f"{folder} holds shards but no manifest: name another folder")

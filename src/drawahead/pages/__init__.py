@@ -3,8 +3,7 @@
 from drawahead.pages.document import document
 from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
-from drawahead.pages.job import job_page
-from drawahead.pages.page import page
+from drawahead.pages.page import job_page, page
 from drawahead.pages.reels import Film
 from drawahead.views import Grids, Images, Texts, Tilings, Vectors, View
 

@@ -1,4 +1,4 @@
-"""The reference page of the command line, made from the commands themselves: `python -m drawahead.cli.reference`."""
+"""The reference page of the command line, made from the commands themselves: `python tools/cli_reference.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMON = ("num", "seed", "sampler", "window", "max_batch_size", "device", "dtype
 """The options that mean the same wherever they are."""
 INTRO = """# The command line
 
-<!-- Made by `python -m drawahead.cli.reference > docs/cli.md`; a test compares. -->
+<!-- Made by `python tools/cli_reference.py > docs/cli.md`; a test compares. -->
 
 `drawahead` draws samples, writes pages about them, compares and tests samplers. `pip install 'drawahead[cli]'` installs
 it. Options have the same name and meaning in every command that has them:
