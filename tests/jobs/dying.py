@@ -188,7 +188,7 @@ def write_in_place(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def manifest_first(self: runner.Drawing, index: int, result: da.Result) -> None:
+def manifest_first(self: runner.JobRunner, index: int, result: da.Result) -> None:
     """A mutant: the manifest tells of a shard that is not there yet."""
     write, later = files.write, []
     files.write = lambda path, data: later.append((path, data)) if "shards" in path.parts else write(path, data)
@@ -200,7 +200,7 @@ def manifest_first(self: runner.Drawing, index: int, result: da.Result) -> None:
         write(path, data)
 
 
-keep = runner.Drawing._keep
+keep = runner.JobRunner._keep
 
 
 def verdict(folder: Path) -> str:
@@ -218,6 +218,6 @@ if __name__ == "__main__":
     found: dict[str, object] = {"random": at_random(kills, kills, where), "points": verdict(where / "points")}
     write, files.write = files.write, write_in_place
     found["write_in_place"] = verdict(where / "write_in_place")
-    files.write, runner.Drawing._keep = write, manifest_first  # type: ignore[method-assign]
+    files.write, runner.JobRunner._keep = write, manifest_first  # type: ignore[method-assign]
     found["manifest_first"] = verdict(where / "manifest_first")
     sys.stdout.write(json.dumps(found))
