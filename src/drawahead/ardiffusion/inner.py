@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead import rtk
-from drawahead.ardiffusion.conditionals import Conditionals
+from drawahead.ardiffusion.parts import Conditionals
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from drawahead.ardiffusion import checkpoints
 from drawahead.ardiffusion.checkpoints import Checkpoint
-from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.config import Config, Training
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.objective import generator, loss
-from drawahead.ardiffusion.settings import Training
 from drawahead.errors import InputError
 from drawahead.validate import as_device, instance, path, short
 

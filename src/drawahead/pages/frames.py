@@ -25,7 +25,7 @@ from drawahead.pages.replay import replay
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
 from drawahead.views import Images, VectorView
-from drawahead.views.png import Pixels, data_uri
+from drawahead.views.pictures import Pixels, data_uri
 
 FRAMES = 48
 """States that are pictured, beside those at which drawahead's rounds ended."""

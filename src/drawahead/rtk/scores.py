@@ -15,7 +15,7 @@ from torch import Tensor
 from drawahead.errors import AnswerError, InputError
 from drawahead.models.denoisers import DenoisingTarget
 from drawahead.rtk.densities import density_of
-from drawahead.rtk.energies import Difference, LineIntegral
+from drawahead.rtk.potentials import Difference, LineIntegral
 from drawahead.validate import as_shape, floating, readable, short
 
 Score = Callable[[Tensor, Tensor], Tensor]

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.rtk.energies import Difference
-from drawahead.rtk.potentials import Potential
+from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.schedules.base import falls
 from drawahead.validate import as_float64, number, whole

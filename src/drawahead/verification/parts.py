@@ -16,8 +16,7 @@ from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
-from drawahead.verification.answers import answers, drawn_ones
-from drawahead.verification.doors import doors
+from drawahead.verification.answers import answers, doors, drawn_ones
 from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Finding, Power
 from drawahead.verification.power import power_of_samples, power_of_steps
 from drawahead.verification.rounding import Difference, Rounding

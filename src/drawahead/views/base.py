@@ -10,8 +10,7 @@ from torch import Tensor
 
 from drawahead import plots
 from drawahead.sample import Result
-from drawahead.views.pictures import Parts, Picture
-from drawahead.views.png import Pixels
+from drawahead.views.pictures import Parts, Picture, Pixels
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -14,8 +14,7 @@ from drawahead.errors import InputError
 from drawahead.sample import Result
 from drawahead.validate import number
 from drawahead.views.base import VectorView
-from drawahead.views.pictures import Bitmap, Numbers
-from drawahead.views.png import Pixels
+from drawahead.views.pictures import Bitmap, Numbers, Pixels
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
