@@ -112,7 +112,10 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         lambda columns, vocab_size: pages.Grids(columns, vocab_size).picture(torch.tensor([0, 1, 0])).html(""),
         {"columns": 2, "vocab_size": 2},
     ),
-    "Texts": (lambda letters: pages.Texts(letters).picture(torch.tensor([0, 1])).html(""), {"letters": lambda s: "ab"}),
+    "Texts": (
+        lambda letters, blanks: pages.Texts(letters, blanks).picture(torch.tensor([0, 1])).html(""),
+        {"letters": lambda s: "ab", "blanks": (0,)},
+    ),
     "jobs.draw": (
         jobs.draw,
         {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.sample import Result
-from drawahead.validate import short, whole
+from drawahead.validate import short, whole, wholes
 from drawahead.views.base import TokenView
 from drawahead.views.pictures import Letters, Tiles
 
@@ -54,6 +54,7 @@ class Texts(TokenView):
     def __post_init__(self) -> None:
         if not callable(self.letters):
             raise InputError(f"letters must be a function of a sample, not {short(self.letters)}")
+        object.__setattr__(self, "blanks", wholes("blanks", self.blanks, 0))
 
     def picture(self, sample: Tensor) -> Letters:
         given = self.letters(sample)
