@@ -38,7 +38,7 @@ from drawahead import (
 from drawahead.chains.base import Chain
 from drawahead.engine.graphs import GRAPHS
 from drawahead.executors import Local
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.samplers.window import WindowSampler
 from drawahead.schedules import Given, Plan
@@ -195,7 +195,7 @@ def lanes(name: str, **options: Any) -> Make:
 def interrupted() -> Chain:
     """Deterministic steps in the middle, and at the end."""
     plan, fixed = PLANS["mixing"], torch.tensor([False, False, True, False, True, True])
-    options: dict[str, Any] = {"start": plan.start, "final": plan.final, "fixed": fixed, "reads": plan.reads}
+    options: dict[str, Any] = {"start": plan.start, "final": plan.final, "deterministic": fixed, "reads": plan.reads}
     return StackedChain(
         BENT["mixing"], StackedPlan(plan.a, plan.b, plan.s, **options), (2,), record=[2, 3, 5], dtype=torch.float64
     )

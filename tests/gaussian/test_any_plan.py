@@ -11,10 +11,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Recursive, Sequential, Stepwise
-from drawahead.agreement import kolmogorov
 from drawahead.laws import Gaussian
 from drawahead.samplers import Sampler
 from drawahead.schedules import Given, Plan
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 
 DRAWS = 4_000

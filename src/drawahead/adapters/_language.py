@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from drawahead.adapters._network import Network
 from drawahead.adapters._token_law import TokenLaw
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError, whole
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.validate import whole
 
 Prompts = str | Tensor | Sequence[str] | Sequence[int] | Sequence[Tensor] | Sequence[Sequence[int]]
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, gelu, layer_norm, linear, one_hot, pad
 
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
+from drawahead.validate import short
 
 # Pairs of atoms whose distances describe an edge, in the order the weights were trained with.
 _PAIRS = (

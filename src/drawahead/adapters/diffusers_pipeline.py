@@ -14,11 +14,12 @@ from torch import Tensor
 from drawahead.adapters.diffusers import from_diffusers, same_chain
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.sample import sample
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
+from drawahead.validate import whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from drawahead.adapters._language import LanguageModel, LanguageOracle
 from drawahead.adapters._network import Network, activation_bytes, replaced
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 
 
 @final

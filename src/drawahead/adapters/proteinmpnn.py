@@ -14,9 +14,9 @@ from torch import Tensor
 from drawahead.adapters._mpnn import Decoder, Weights, encode
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError, short
-from drawahead.inputs import place, readable, table
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.validate import as_device, as_float64, readable, short
 
 __all__ = ["ALPHABET", "ProteinMPNN", "Weights"]
 
@@ -56,7 +56,7 @@ class ProteinMPNN(TokenOracle):
     ) -> None:
         if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
             raise InputError(f"temperature must be a positive number, not {short(temperature)}")
-        self.device = place("device", device)
+        self.device = as_device("device", device)
         self.structure = Backbone.of(structure)
         self.length, self.vocab_size = len(self.structure), len(ALPHABET)
         self.temperature = float(temperature)
@@ -137,7 +137,7 @@ class ProteinMPNN(TokenOracle):
                     raise InputError(f"bias of {letter} must be a number, not {short(value)}")
                 offset[:, ALPHABET.index(_letters("bias", letter))] = float(value)
         elif bias is not None:
-            given = table("bias", bias, "cpu")
+            given = as_float64("bias", bias, "cpu")
             if given.shape != offset.shape:
                 raise InputError(f"bias must be a number a letter or {tuple(offset.shape)}, not {tuple(given.shape)}")
             offset += given

@@ -12,10 +12,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead import inputs
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance, wholes
-from drawahead.targets._checks import seeded
+from drawahead import validate
+from drawahead.errors import InputError
+from drawahead.randomness import seeded
+from drawahead.validate import instance, short, whole, wholes
 
 ATOMS = ("N", "CA", "C", "O")
 # fmt: off
@@ -47,7 +47,7 @@ class Backbone:
 
     def __post_init__(self) -> None:
         try:
-            coordinates = inputs.table("coordinates", self.coordinates, "cpu")
+            coordinates = validate.as_float64("coordinates", self.coordinates, "cpu")
         except InputError as error:
             raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
         n = len(coordinates) if coordinates.dim() else 0
@@ -91,7 +91,7 @@ def read_pdb(path: str | Path) -> Backbone:
     Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
     are left out and named in `dropped`; the numbering of the file keeps their place.
     """
-    path = inputs.path("the structure", path)
+    path = validate.path("the structure", path)
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError) as error:

@@ -116,7 +116,7 @@ class Paths(abc.ABC):
         """
 
     @abc.abstractmethod
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
         """Ask the model, at once, about every depth 0 ... w of `guess` (rows, w, ...), of which `width` (rows,) are a
         row's own. The answers can draft `beyond` steps past the last own depth, or past any (not `last_only`).
 

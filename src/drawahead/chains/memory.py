@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 
 KEPT = "kept "
 """How the tensors of a memory are named among those of its paths."""

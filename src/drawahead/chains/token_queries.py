@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
-from drawahead.chains.condition import Given, of_rows
 from drawahead.chains.memory import Memory, recalled
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles import TokenOracle, reveal
+from drawahead.models.condition import Given, of_rows
+from drawahead.models.oracles import TokenOracle, reveal
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -292,8 +292,8 @@ class Along:
     given: Given  # the condition, a row for each path
     kept: dict[str, Tensor]  # what the oracle keeps of them
 
-    def look(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
-        """See `Paths.look`."""
+    def query_model(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+        """See `Paths.query_model`."""
         last, ahead = self.last[:, None], torch.arange(1, beyond + 1, device=self.tokens.device)
         step = self.position[:, None] + torch.arange(self.window + 1, device=ahead.device)  # (rows, w + 1)
         prefix = torch.minimum(step, last)

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.chains.memory import KEPT, Memory
 from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
+from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
+from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
+from drawahead.validate import whole
 
 
 @final
@@ -63,12 +64,12 @@ class TokenPaths(Paths):
             self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches, self.given, memory
         )
 
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
         ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
         kept = {} if self.memory is None else self.memory.kept
         asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1], self.given, kept)
-        return asked.look(self.oracle, beyond, last_only)
+        return asked.query_model(self.oracle, beyond, last_only)
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "tokens": self.tokens}

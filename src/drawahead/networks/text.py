@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import floating, place, wholes
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.validate import as_device, floating, short, whole, wholes
 
 LENGTH = 256
 """The most characters."""
@@ -115,7 +115,7 @@ def text(
     dtype: torch.dtype = torch.float32,
 ) -> TextModel:
     """The text model that comes with drawahead."""
-    device, dtype = place("device", device), floating("dtype", dtype)
+    device, dtype = as_device("device", device), floating("dtype", dtype)
     network = OrderTransformer(len(ALPHABET))
     network.load_state_dict(load("text"))
     return TextModel(network.to(device, dtype).eval().requires_grad_(False), length, temperature)
