@@ -144,12 +144,19 @@ def _mass(delta: Tensor, log_weight: Tensor) -> Tensor:
 
 def _tail(z: Tensor, c: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
     """G(z): the residual's mass beyond z >= c."""
-    direct = torch.exp(log_weight + log_ndtr(delta - z)) - _upper(z)
+    small = delta < _SMALL
+    some, all_of_them = (True, False) if delta.is_cuda else (bool(small.any()), bool(small.all()))
+    if not some:
+        return _direct_tail(z, delta, log_weight).clamp(min=0)
     # For small delta that is a difference of nearly equal tails. With t = z' - z the density is
     # phi(z + t) (exp(delta (z - c)) exp(delta t) - 1), whose integral is a sum of positive terms.
     past = (delta * (z - c)).clamp(max=50.0)
     stable = torch.expm1(past) * _upper(z) + torch.exp(past) * _excess(z, delta)
-    return torch.where(delta < _SMALL, stable, direct).clamp(min=0)
+    return (stable if all_of_them else torch.where(small, stable, _direct_tail(z, delta, log_weight))).clamp(min=0)
+
+
+def _direct_tail(z: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
+    return torch.exp(log_weight + log_ndtr(delta - z)) - _upper(z)
 
 
 def _upper(z: Tensor) -> Tensor:
