@@ -185,6 +185,18 @@ class Chain(abc.ABC):
         """The same chain, but for these arguments of the constructor."""
         raise NotImplementedError(f"a {type(self).__name__} cannot be made anew: it has no settings")
 
+    def compiled(self) -> Self:
+        """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
+
+        Keep the chain: what was compiled goes with it.
+        """
+        raise NotImplementedError(f"the model of a {type(self).__name__} cannot be compiled")
+
+    @property
+    def note(self) -> str:
+        """What reports say about the model."""
+        return ""
+
     @property
     @abc.abstractmethod
     def steps(self) -> int:

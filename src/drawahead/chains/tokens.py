@@ -15,6 +15,7 @@ from drawahead.chains.memory import KEPT, Memory
 from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
+from drawahead.models.compiled import CompiledOracle, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
@@ -178,6 +179,13 @@ class TokenChain(Chain):
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
         self.built = True
+
+    def compiled(self) -> TokenChain:
+        return self.replace(oracle=CompiledOracle(self.oracle))
+
+    @property
+    def note(self) -> str:
+        return described(self.oracle.parts) if isinstance(self.oracle, CompiledOracle) else ""
 
     @property
     def steps(self) -> int:
