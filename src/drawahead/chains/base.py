@@ -99,6 +99,11 @@ class Paths(abc.ABC):
         """Have the model keep what it can of these paths, where that saves work. Only for paths that are asked about a
         guess in every round, and whose guesses are committed as they are, all but the last step."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the model keeps something of these paths."""
+        return False
+
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""

@@ -51,6 +51,10 @@ class TokenPaths(Paths):
         if self.one_pass and len(self):
             self.memory = Memory.of(told(self.oracle, self.given), self.tokens, self.rank)
 
+    @property
+    def remembers(self) -> bool:
+        return self.memory is not None
+
     def no_draft(self) -> Categorical:
         return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
 
