@@ -1,11 +1,13 @@
-"""Protein backbones: read from a PDB file, given as coordinates, or made up."""
+"""Protein backbones: read from a PDB or mmCIF file, given as coordinates, or made up."""
 
 from __future__ import annotations
 
 import math
+import operator
+import re
 import string
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead import inputs
+from drawahead.adapters._atoms import read_residues
 from drawahead.errors import InputError, short, whole
 from drawahead.inputs import instance, wholes
 from drawahead.targets._checks import seeded
@@ -25,15 +28,22 @@ _LETTERS = {
     "THR": "T", "TRP": "W", "TYR": "Y", "VAL": "V", "MSE": "M",
 }
 # fmt: on
+_NUMBER = re.compile(r"(-?\d+)([A-Za-z]?)")
+
+
+def _number(text: str) -> tuple[float, str]:
+    """A residue's number and insertion code, to be compared; no number at all is none."""
+    found = _NUMBER.fullmatch(text)
+    return (int(found[1]), found[2]) if found else (math.nan, "")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """The backbone of a protein of one or more chains; every residue has all four atoms."""
+    """The backbone of a protein of one or more chains; every residue has all four atoms, or every one only its CA."""
 
     coordinates: Tensor
-    """(n, 4, 3), in angstroms: N, CA, C, O of every residue."""
+    """(n, 4, 3), in angstroms: N, CA, C, O of every residue; or (n, 1, 3): CA."""
     chain: tuple[str, ...] = ()
     """The chain of every residue (n,); one chain, "A", if left out."""
     index: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
@@ -44,6 +54,8 @@ class Backbone:
     """Names for the residues (n,), such as A42; chain and 1, 2, ... if left out."""
     dropped: tuple[str, ...] = ()
     """Residues of the file that lack a backbone atom; they are not part of the backbone."""
+    absent: tuple[tuple[str, int, str], ...] = ()
+    """Of each of those: its chain, its place along the chain, its letter."""
 
     def __post_init__(self) -> None:
         try:
@@ -51,7 +63,7 @@ class Backbone:
         except InputError as error:
             raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
         n = len(coordinates) if coordinates.dim() else 0
-        if coordinates.shape != (n, 4, 3) or n == 0:
+        if coordinates.shape not in ((n, 4, 3), (n, 1, 3)) or n == 0:
             raise InputError(f"coordinates must be (residues, 4, 3): N, CA, C, O; not {tuple(coordinates.shape)}")
         bad = ~coordinates.isfinite().flatten(1).all(1)
         if bool(bad.any()):
@@ -78,55 +90,103 @@ class Backbone:
         return len(self.coordinates)
 
     @staticmethod
-    def of(structure: Any) -> Backbone:
-        """From a backbone, the path of a PDB file, or coordinates (n, 4, 3)."""
-        if isinstance(structure, Backbone):
-            return structure
-        return read_pdb(structure) if isinstance(structure, str | Path) else Backbone(structure)
+    def of(structure: Any, *, ca_only: bool = False) -> Backbone:
+        """From a backbone, the path of a file, or coordinates (n, 4, 3); with `ca_only` those of CA alone."""
+        if isinstance(structure, str | Path):
+            return read_structure(structure, ca_only=ca_only)
+        backbone = structure if isinstance(structure, Backbone) else Backbone(structure)
+        if backbone.ca_only and not ca_only:
+            raise InputError("the structure has no atoms but CA: take the weights of a CA-only model")
+        if ca_only and not backbone.ca_only:
+            return replace(backbone, coordinates=backbone.coordinates[:, 1:2])
+        return backbone
+
+    @property
+    def ca_only(self) -> bool:
+        """Whether CA is all that is known of its residues."""
+        return self.coordinates.shape[1] == 1
+
+    @property
+    def chains(self) -> tuple[str, ...]:
+        """The names of its chains, in their order."""
+        return tuple(dict.fromkeys(self.chain))
+
+    def select(self, residues: int | str | Iterable[int | str]) -> list[int]:
+        """The positions of residues: a position, a label such as "A42", a range of numbers such as "A10-25", the name
+        of a chain, "*" for all; or several of these, in a list or separated by commas."""
+        if isinstance(residues, str):
+            return [i for part in residues.split(",") for i in self._named(part.strip())]
+        if hasattr(residues, "__index__"):
+            return [self._at(operator.index(residues))]
+        if not isinstance(residues, Iterable):
+            raise InputError(f"residues must be positions, labels, ranges or chains, not {short(residues)}")
+        return [i for part in residues for i in self.select(part)]
+
+    def _at(self, position: int) -> int:
+        if not 0 <= position < len(self):
+            raise self._unknown(position)
+        return position
+
+    def _named(self, name: str) -> list[int]:
+        if name == "*":
+            return list(range(len(self)))
+        found = [i for i, label in enumerate(self.labels) if label == name]
+        found = found or [i for i, chain in enumerate(self.chain) if chain == name and name]
+        found = found or [i for chain in self.chains for i in self._between(chain, name)]
+        if not found:
+            raise self._unknown(name)
+        return found
+
+    def _between(self, chain: str, name: str) -> list[int]:
+        """The residues of a chain from one number to another, such as A10-25 or A10-A25."""
+        own = re.escape(chain)
+        ends = re.fullmatch(rf"{own}(-?\d+[A-Za-z]?)-(?:{own})?(-?\d+[A-Za-z]?)", name)
+        if ends is None:
+            return []
+        first, last = _number(ends[1]), _number(ends[2])
+        mine = [i for i, of in enumerate(self.chain) if of == chain]
+        return [i for i in mine if first <= _number(self.labels[i].removeprefix(chain)) <= last]
+
+    def _unknown(self, name: object) -> InputError:
+        if name in self.dropped:
+            return InputError(f"residue {name} lacks a backbone atom, and is not part of the structure: leave it out")
+        return InputError(
+            f"the structure has no residue {short(name)}: it has chains {', '.join(self.chains)} and labels "
+            f"{self.labels[0]} ... {self.labels[-1]}; positions are 0 ... {len(self) - 1}"
+        )
+
+
+def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
+    """The backbone in a PDB or mmCIF file, plain or gzipped: first model, first conformation, in the file's order.
+
+    Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
+    (with `ca_only`, CA) are left out and named in `dropped`; the numbering of the file keeps their place.
+    """
+    path = inputs.path("the structure", path)
+    found = read_residues(path)
+    wanted = ("CA",) if ca_only else ATOMS
+    place = _places([(residue.chain, residue.number) for residue in found])
+    whole = [all(atom in residue.atoms for atom in wanted) for residue in found]
+    if not any(whole):
+        raise InputError(f"{path}: no residue has all of the atoms {', '.join(wanted)}")
+    kept = [residue for residue, complete in zip(found, whole, strict=True) if complete]
+    left = [residue for residue, complete in zip(found, whole, strict=True) if not complete]
+    return Backbone(
+        torch.tensor([[residue.atoms[atom] for atom in wanted] for residue in kept], dtype=torch.float64),
+        chain=tuple(residue.chain for residue in kept),
+        index=torch.tensor([place[residue.chain, residue.number] for residue in kept]),
+        sequence="".join(_LETTERS.get(residue.name, "X") for residue in kept),
+        labels=tuple(residue.chain + residue.number for residue in kept),
+        dropped=tuple(residue.chain + residue.number for residue in left),
+        absent=tuple(
+            (residue.chain, place[residue.chain, residue.number], _LETTERS.get(residue.name, "X")) for residue in left
+        ),
+    )
 
 
 def read_pdb(path: str | Path) -> Backbone:
-    """The backbone in a PDB file: first model, first conformation, chains and residues in the order of the file.
-
-    Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
-    are left out and named in `dropped`; the numbering of the file keeps their place.
-    """
-    path = inputs.path("the structure", path)
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the structure {short(str(path))}: {error}") from None
-    residues: dict[tuple[str, str], dict[str, list[float]]] = {}  # by chain, and number with insertion code
-    names: dict[tuple[str, str], str] = {}
-    for count, line in enumerate(lines, 1):
-        if line.startswith("ENDMDL"):
-            break
-        if not line.startswith("ATOM  ") and not (line.startswith("HETATM") and line[17:20] == "MSE"):
-            continue
-        residue = (line[21:22].strip(), line[22:27].strip())
-        try:
-            int(line[22:26])
-            if line[26:27].strip(string.ascii_letters + " "):
-                raise ValueError("an insertion code is a letter")
-            xyz = [float(line[at : at + 8]) for at in (30, 38, 46)]
-        except ValueError:
-            raise InputError(f"{path}, line {count}: not an ATOM record of a PDB file: {line.rstrip()!r}") from None
-        names.setdefault(residue, line[17:20].strip())
-        residues.setdefault(residue, {}).setdefault(line[12:16].strip(), xyz)
-    if not residues:
-        raise InputError(f"{path} has no ATOM records: it is not a PDB file (convert mmCIF to PDB first), or is empty")
-    place = _places(list(residues))
-    whole_ones = [residue for residue, atoms in residues.items() if all(atom in atoms for atom in ATOMS)]
-    if not whole_ones:
-        raise InputError(f"{path}: no residue has all of the atoms {', '.join(ATOMS)}")
-    return Backbone(
-        torch.tensor([[residues[residue][atom] for atom in ATOMS] for residue in whole_ones], dtype=torch.float64),
-        chain=tuple(chain for chain, _ in whole_ones),
-        index=torch.tensor([place[residue] for residue in whole_ones]),
-        sequence="".join(_LETTERS.get(names[residue], "X") for residue in whole_ones),
-        labels=tuple(chain + number for chain, number in whole_ones),
-        dropped=tuple(chain + number for chain, number in residues if (chain, number) not in set(whole_ones)),
-    )
+    """As `read_structure`."""
+    return read_structure(path)
 
 
 def _places(residues: list[tuple[str, str]]) -> dict[tuple[str, str], int]:

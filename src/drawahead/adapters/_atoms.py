@@ -1,0 +1,152 @@
+"""The atoms of a structure file, residue by residue: PDB or mmCIF, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import string
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from drawahead.errors import InputError, short
+
+SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
+"""How the names of structure files end, before .gz."""
+_MOST = 1 << 30  # characters of a file that is unpacked
+# A value of a CIF file: quoted (a quote ends it only before a space), or up to the next space.
+_CIF_VALUE = re.compile(r"'(.*?)'(?=\s|$)|\"(.*?)\"(?=\s|$)|(#.*)|(\S+)")
+_CIF_COLUMNS = {
+    "kind": ("group_PDB",),
+    "atom": ("auth_atom_id", "label_atom_id"),
+    "name": ("auth_comp_id", "label_comp_id"),
+    "chain": ("auth_asym_id", "label_asym_id"),
+    "number": ("auth_seq_id", "label_seq_id"),
+    "x": ("Cartn_x",),
+    "y": ("Cartn_y",),
+    "z": ("Cartn_z",),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Residue:
+    """One residue of a file."""
+
+    chain: str
+    number: str
+    """Its number in the file, with the insertion code, such as 52A."""
+    name: str
+    """Its three letters."""
+    atoms: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+
+def read_residues(path: Path) -> list[Residue]:
+    """The residues of the first model, in the order of the file, each atom in its first conformation.
+
+    Selenomethionine counts as a residue; all other HETATM records are left out.
+    """
+    text = _text(path)
+    mmcif = ".cif" in path.suffixes[-2:] or ".mmcif" in path.suffixes[-2:] or text.lstrip().startswith("data_")
+    found: dict[tuple[str, str], Residue] = {}
+    for record in _mmcif(path, text) if mmcif else _pdb(path, text):
+        place = (record.chain, record.number)
+        residue = found.setdefault(place, Residue(record.chain, record.number, record.name))
+        residue.atoms.setdefault(record.atom, record.xyz)
+    if not found:
+        raise InputError(f"{path} has no ATOM records: it is no structure, or an empty one")
+    return list(found.values())
+
+
+@final
+@dataclass(frozen=True)
+class _Record:
+    chain: str
+    number: str
+    name: str
+    atom: str
+    xyz: tuple[float, float, float]
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(path) as file:
+                data = file.read(_MOST + 1)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot read the structure {short(str(path))}: {error}") from None
+    if len(data) > _MOST:
+        raise InputError(f"{path} unpacks to more than {_MOST} bytes: that is no structure")
+    return data.decode("utf-8", "replace")
+
+
+def _pdb(path: Path, text: str) -> Iterator[_Record]:
+    for count, line in enumerate(text.splitlines(), 1):
+        if line.startswith("ENDMDL"):
+            return
+        if not line.startswith("ATOM  ") and not (line.startswith("HETATM") and line[17:20] == "MSE"):
+            continue
+        try:
+            int(line[22:26])
+            if line[26:27].strip(string.ascii_letters + " "):
+                raise ValueError("an insertion code is a letter")
+            x, y, z = (float(line[at : at + 8]) for at in (30, 38, 46))
+        except ValueError:
+            raise InputError(f"{path}, line {count}: not an ATOM record of a PDB file: {line.rstrip()!r}") from None
+        yield _Record(line[21:22].strip(), line[22:27].strip(), line[17:20].strip(), line[12:16].strip(), (x, y, z))
+
+
+def _mmcif(path: Path, text: str) -> Iterator[_Record]:
+    model = None
+    for count, row in _atom_site(text):
+        get = _first_of(row)
+        if get["kind"] != "ATOM" and get["name"] != "MSE":
+            continue
+        model = model or row.get("pdbx_PDB_model_num")
+        if row.get("pdbx_PDB_model_num") != model:
+            return
+        inserted = row.get("pdbx_PDB_ins_code", "?").strip("?.")
+        try:
+            number = f"{int(get['number'])}{inserted}"
+            xyz = (float(get["x"]), float(get["y"]), float(get["z"]))
+        except ValueError:
+            raise InputError(
+                f"{path}, line {count}: not an atom of an mmCIF file: {short(list(row.values()))}"
+            ) from None
+        yield _Record(get["chain"], number, get["name"], get["atom"], xyz)
+
+
+def _first_of(row: Mapping[str, str]) -> dict[str, str]:
+    """The values that are needed, from the first column that has each."""
+    found = {}
+    for name, columns in _CIF_COLUMNS.items():
+        values = (row[column] for column in columns if row.get(column, "?") not in ("?", "."))
+        found[name] = next(values, "")
+    return found
+
+
+def _atom_site(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of the table of atoms, each with the number of its line."""
+    columns: list[str] = []
+    values: list[str] = []
+    for count, line in enumerate(text.splitlines(), 1):
+        if line.startswith("_atom_site."):
+            name, *rest = line.removeprefix("_atom_site.").split(None, 1)
+            columns.append(name)
+            if rest:
+                values.append(rest[0].strip().strip("'\""))  # a table of a single row is written as pairs
+        elif columns and not line.startswith(("_", "loop_", "data_", "#")):
+            for single, double, comment, plain in _CIF_VALUE.findall(line):
+                if comment:
+                    break
+                values.append(single or double or plain)
+        elif columns and not line.startswith("#"):
+            return
+        if columns and len(values) >= len(columns) and not line.startswith("_atom_site."):
+            yield count, dict(zip(columns, values, strict=False))
+            values = values[len(columns) :]
+    if columns and len(values) == len(columns):
+        yield 0, dict(zip(columns, values, strict=True))

@@ -1,0 +1,241 @@
+"""The decoder of ProteinMPNN, arranged so that one pass decodes every residue of many sequences at once.
+
+In each layer residue i receives from neighbour j a message W3 g(W2 g(W1 [h_i, e_ij, s_j, h_j])), g = GELU, where the
+token s_j and the decoded state h_j are seen only if j comes before i in the order; otherwise s_j = 0 and h_j is the
+encoder's. W1 falls into four blocks, so most of it depends on the structure alone and is computed once: a pass only
+adds, for each neighbour that is seen, the difference its token and decoded state make. W3 is applied after the messages
+are summed.
+
+A step draws one residue, or a tied group: its logits are a weighted sum of those of its members. Within a group a
+member sees the decoded states of those before it, but no token: theirs is the one about to be drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, gelu, linear, pad
+
+from drawahead.adapters._mpnn import SCALE, Graph, Weights
+
+_SLICE = 1 << 22  # message entries that are computed at a time for single cells
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Which residues each step draws."""
+
+    members: Tensor
+    """(g, m), in the order they are decoded; steps of fewer residues repeat their first."""
+    weight: Tensor
+    """(g, m), of each member's logits in those of its step; zero for a repeated one."""
+    count: Tensor
+    """(g,), of the residues of each step."""
+
+    @staticmethod
+    def single(length: int) -> Steps:
+        """One residue a step."""
+        return Steps(torch.arange(length)[:, None], torch.ones(length, 1), torch.ones(length, dtype=torch.int64))
+
+    @property
+    def there(self) -> Tensor:
+        """(g, m): whether a member is one, and not repeated."""
+        return torch.arange(self.members.shape[1]) < self.count[:, None]
+
+    @property
+    def of_residue(self) -> Tensor:
+        """The step of every residue (n,)."""
+        return self._by_residue(torch.arange(len(self.members))[:, None].expand_as(self.members))
+
+    @property
+    def turn(self) -> Tensor:
+        """The place of every residue among those of its step (n,)."""
+        return self._by_residue(torch.arange(self.members.shape[1]).expand_as(self.members))
+
+    def _by_residue(self, values: Tensor) -> Tensor:
+        members = self.members[self.there]
+        return torch.zeros_like(members).scatter_(0, members, values[self.there])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Structures:
+    """Encoded structures, stacked: all that decoding needs and no token changes."""
+
+    nodes: Tensor  # (s, n, d)
+    neighbours: Tensor  # (s, n, k)
+    still: Tensor  # (s, layers, n, k, d): what a message holds before its first GELU if the neighbour is not seen
+    unseen: Tensor  # (s, layers, n, d): what of that is the neighbour's state
+    step: Tensor  # (s, n): the step of each residue
+    mate: Tensor  # (s, n, k): the place in its step of a neighbour that is decoded before in the same one, or -1
+    members: Tensor  # (s, g, m)
+    weight: Tensor  # (s, g, m)
+
+    @property
+    def tied(self) -> bool:
+        return self.members.shape[2] > 1
+
+    def with_steps(self, steps: Steps) -> Structures:
+        """A single structure, drawn in other steps."""
+        device = self.nodes.device
+        step, turn = steps.of_residue.to(device), steps.turn.to(device)
+        members, weight = steps.members.to(device), steps.weight.to(device, self.nodes.dtype)
+        near = self.neighbours[0]
+        before = (step[near] == step[:, None]) & (turn[near] < turn[:, None])
+        mate = torch.where(before, turn[near], -1)
+        return replace(self, step=step[None], mate=mate[None], members=members[None], weight=weight[None])
+
+
+def stacked(structures: Sequence[Structures], length: int) -> Structures:
+    """Structures as one, padded to `length` residues and steps. What is padded is nobody's neighbour."""
+    most = max(each.members.shape[2] for each in structures)
+    sizes = {"still": (length, 2), "unseen": (length, 2)}
+
+    def padded(name: str, table: Tensor) -> Tensor:
+        if name in ("members", "weight"):
+            short = most - table.shape[2]
+            extra = table[..., :1].expand(-1, -1, short) * (name == "members")
+            table = torch.cat([table, extra], dim=2)
+        size, axis = sizes.get(name, (length, 1))
+        return pad(table, (0, 0) * (table.dim() - axis - 1) + (0, size - table.shape[axis]))
+
+    names = [field.name for field in fields(Structures)]
+    return Structures(*(torch.cat([padded(name, getattr(each, name)) for each in structures]) for name in names))
+
+
+@final
+class Decoder:
+    """The decoder on one or more structures."""
+
+    def __init__(self, weights: Weights, structures: Structures) -> None:
+        k = structures.neighbours.shape[2]
+        self.layers = [_Layer(weights, name, k, first=i == 0) for i, name in enumerate(weights.layers("decoder"))]
+        self.head = weights.tensors["W_out.weight"], weights.tensors["W_out.bias"]
+        self.weights, self.structures = weights, structures
+
+    @staticmethod
+    def on(weights: Weights, graph: Graph, steps: Steps) -> Decoder:
+        """The decoder on one structure. Everything that no token changes is computed here, once."""
+        still, unseen = zip(*(_unseen(weights, name, graph) for name in weights.layers("decoder")), strict=True)
+        still[0].add_(linear(graph.nodes, _blocks(weights, weights.layers("decoder")[0])[0])[:, None])
+        none = torch.empty(0)
+        bare = Structures(
+            graph.nodes[None], graph.neighbours[None], torch.stack(still)[None], torch.stack(unseen)[None], *[none] * 4
+        )
+        return Decoder(weights, bare.with_steps(steps))
+
+    def with_steps(self, steps: Steps) -> Decoder:
+        """The same structure, drawn in other steps."""
+        return Decoder(self.weights, self.structures.with_steps(steps))
+
+    def decode(
+        self, tokens: Tensor, rank: Tensor, seen: Tensor, which: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One pass over complete sequences (r, g): step i sees those of rank below seen[i].
+
+        `rank` (r, g) orders the steps; `which` (r,) says on which structure each sequence is, if there are several.
+        Where seen = rank for every step that another one sees, the logits (r, g, letters) are those of sequential
+        decoding. Beside them come the tables in which single cells look up what they see. Shapes depend on r alone and
+        nothing waits for the device: a pass can be captured as a graph.
+        """
+        own = self.structures
+        pick = (lambda table: table.expand(len(tokens), *table.shape[1:])) if which is None else (lambda t: t[which])
+        step, near = pick(own.step), pick(own.neighbours)  # (r, n), (r, n, k)
+        r, n = step.shape
+        tokens, rank, seen = (table.gather(1, step) for table in (tokens, rank, seen))  # of residues
+        flat = torch.arange(r, device=tokens.device)[:, None, None] * n + near
+        before = rank.gather(1, near.flatten(1)).view_as(near) < seen[..., None]
+        index = torch.where(before, flat, r * n)
+        if own.tied:
+            index = torch.where(pick(own.mate) >= 0, flat + r * n + 1, index)
+        state = pick(own.nodes)
+        tables = []
+        for i, layer in enumerate(self.layers):
+            still = own.still[:, i] if which is None else own.still[which, i]
+            tables.append(layer.table(tokens, state, pick(own.unseen[:, i]), tied=own.tied))
+            state = layer.update(state, still, embedding(index, tables[-1]))
+        logits = linear(state, *self.head)
+        if not own.tied:
+            return logits, tables  # steps are residues
+        members, weight = pick(own.members), pick(own.weight)
+        of_members = logits.gather(1, members.flatten(1)[..., None].expand(-1, -1, logits.shape[-1]))
+        return (of_members.unflatten(1, members.shape[1:]) * weight[..., None]).sum(2), tables
+
+    def ask(
+        self,
+        tables: list[Tensor],
+        rank: Tensor,
+        row: Tensor,
+        prefix: Tensor,
+        position: Tensor,
+        which: Tensor | None = None,
+    ) -> Tensor:
+        """The logits (p, letters) of single cells of a pass: step position[c] of sequence row[c] sees what has a rank
+        below prefix[c]."""
+        own = self.structures
+        n, m = own.nodes.shape[1], own.members.shape[2]
+        size = max(1, _SLICE // (m * own.still[0, 0, 0].numel()))
+        parts = []
+        for at, before, where in zip(row.split(size), prefix.split(size), position.split(size), strict=True):
+            on = torch.zeros_like(at) if which is None else which[at]
+            members, one = own.members[on, where], on[:, None]  # (cells, m), (cells, 1)
+            near, mate = own.neighbours[one, members], own.mate[one, members]  # (cells, m, k)
+            seen = rank[at[:, None, None], own.step[on[:, None, None], near]] < before[:, None, None]
+            index = torch.where(seen, at[:, None, None] * n + near, rank.shape[0] * n)
+            state = own.nodes[one, members]  # (cells, m, d)
+            for i, (layer, table) in enumerate(zip(self.layers, tables, strict=True)):
+                added = embedding(index, table)
+                if own.tied and i:
+                    moved = linear(state, layer.near) - own.unseen[one, i, members]
+                    cell = torch.arange(len(at), device=at.device)[:, None, None]
+                    added += moved[cell, mate.clamp(min=0)] * (mate >= 0)[..., None]
+                state = layer.update(state, own.still[one, i, members], added)
+            parts.append((linear(state, *self.head) * own.weight[on, where][..., None]).sum(1))
+        return torch.cat(parts)
+
+
+@final
+class _Layer:
+    """One layer of the decoder."""
+
+    def __init__(self, weights: Weights, name: str, neighbours: int, *, first: bool) -> None:
+        self.own, _, token, self.near = _blocks(weights, name)
+        get = weights.tensors
+        self.token = linear(get["W_s.weight"], token)  # (letters, d)
+        self.second = get[f"{name}.W2.weight"], get[f"{name}.W2.bias"]
+        self.third = get[f"{name}.W3.weight"] / SCALE, get[f"{name}.W3.bias"] * (neighbours / SCALE)
+        self.weights, self.name, self.first = weights, name, first
+
+    def table(self, tokens: Tensor, state: Tensor, unseen: Tensor, *, tied: bool) -> Tensor:
+        """What each residue adds to a message once it is seen (r * n, d), then a row of zeros for those that are not;
+        and, with ties, what it adds to those of its own step, who see its state alone (r * n, d)."""
+        added = embedding(tokens, self.token)
+        moved = torch.zeros_like(added) if self.first else linear(state, self.near) - unseen
+        table = pad((added if self.first else added + moved).flatten(0, 1), (0, 0, 0, 1))
+        return torch.cat([table, moved.flatten(0, 1)]) if tied else table
+
+    def update(self, state: Tensor, still: Tensor, added: Tensor) -> Tensor:
+        """The states (..., d) after this layer, from what the messages (..., k, d) hold before their first GELU."""
+        added += still
+        if not self.first:  # in the first, every residue starts from the encoder's state: it is in `still`
+            added += linear(state, self.own)[..., None, :]
+        message = gelu(linear(gelu(added), *self.second)).sum(-2)
+        state = self.weights.norm(f"{self.name}.norm1", state + linear(message, *self.third))
+        return self.weights.norm(f"{self.name}.norm2", state + self.weights.dense(self.name, state))
+
+
+def _blocks(weights: Weights, name: str) -> tuple[Tensor, ...]:
+    """The parts of W1 that see a residue's own state, the edge, the neighbour's token and its state."""
+    return weights.tensors[f"{name}.W1.weight"].split(weights.width, dim=1)
+
+
+def _unseen(weights: Weights, name: str, graph: Graph) -> tuple[Tensor, Tensor]:
+    """Of a layer: what messages hold (n, k, d), and what of it is the neighbour's state (n, d), if none is seen."""
+    _, edge, _, near = _blocks(weights, name)
+    unseen = linear(graph.nodes, near)
+    return linear(graph.edges, edge, weights.tensors[f"{name}.W1.bias"]) + unseen[graph.neighbours], unseen

@@ -1,0 +1,99 @@
+"""ProteinMPNN as an oracle, on one structure or several: what the decoder answers, as laws of amino acids."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.adapters._mpnn_decoder import Decoder
+from drawahead.inputs import readable
+from drawahead.oracles import HIDDEN, TokenOracle
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DesignLaw:
+    """From logits to the law of a step: bias, temperature, and the mixture with a profile, if there is one."""
+
+    bias: Tensor  # (s, g, letters); minus infinity where a letter is never drawn
+    share: Tensor | None = None  # (s, g, 1): how much of the law is the profile's
+    profile: Tensor | None = None  # (s, g, letters) probabilities
+    factor: Tensor | None = None  # (s, g, letters) by which probabilities are multiplied at the end
+
+    def rows(self, logits: Tensor, temperature: Tensor | float, on: Tensor | int, step: Tensor) -> Tensor:
+        """The law (..., letters) of steps (...) on these structures."""
+        bias = self.bias[on, step]
+        rows = ((logits + bias) / temperature).log_softmax(-1)
+        if self.share is not None and self.profile is not None:
+            share = self.share[on, step]
+            rows = (rows.exp() * (1 - share) + self.profile[on, step] * share).log()
+        if self.factor is not None:
+            rows = rows + self.factor[on, step].log()
+        if self.share is None and self.factor is None:
+            return rows
+        return rows.masked_fill(bias == -torch.inf, -torch.inf).log_softmax(-1)
+
+
+class BackboneOracle(TokenOracle):
+    """Sequences for backbones. The model's answer depends on the order in which the known steps were decoded, so
+    samplers ask `chain_rows`; `rows` takes all that is known as evidence."""
+
+    one_pass = True
+    decoder: Decoder
+    law: DesignLaw
+    place: Tensor
+    """(s, g): -g ... -1, the place of every step among the evidence."""
+    temperature: float
+    which: Tensor | None = None
+    """(r,) the structure of each sequence asked about, if there are several."""
+    heat: Tensor | None = None
+    """(r,) the temperature of each, if they differ."""
+
+    def conditioned(self, **rows: Tensor) -> BackboneOracle:
+        same = copy.copy(self)
+        same.which, same.heat = rows.get("structure", self.which), rows.get("temperature", self.heat)
+        return same
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        rank = self._ranked(torch.where(tokens == HIDDEN, 0, -1))
+        logits, _ = self.decoder.decode(tokens.clamp(min=0), rank, rank, self.which)
+        row, step = (torch.arange(size, device=tokens.device) for size in tokens.shape)
+        return self._law(logits, row[:, None].expand_as(tokens), step.expand_as(tokens))
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        rank = self._ranked(rank)
+        # What comes after the last prefix that is asked of a sequence is seen by no cell. So the pass itself can show
+        # such steps that prefix, which is what a draft asks for: only drafts from earlier prefixes need more.
+        last = torch.zeros_like(rank[:, 0]).scatter_reduce_(0, row, prefix, "amax")
+        seen = torch.minimum(rank, last[:, None])
+        logits, tables = self.decoder.decode(tokens, rank, seen, self.which)
+        if _known_true(seen[row, position] == prefix):
+            logits = logits[row, position]
+        else:
+            logits = self.decoder.ask(tables, rank, row, prefix, position, self.which)
+        return self._law(logits, row, position)
+
+    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        rank = self._ranked(rank)
+        seen = torch.minimum(rank, prefix.amax(1, keepdim=True))  # as above: no earlier prefix is drafted from
+        logits, _ = self.decoder.decode(tokens, rank, seen, self.which)
+        logits = logits.gather(1, position[..., None].expand(-1, -1, logits.shape[-1]))
+        row = torch.arange(len(tokens), device=tokens.device)
+        return self._law(logits, row[:, None].expand_as(position), position)
+
+    def _ranked(self, rank: Tensor) -> Tensor:
+        """Ranks (r, g) in which evidence comes first, each step at its own place."""
+        return torch.where(rank < 0, self.place if self.which is None else self.place[self.which], rank)
+
+    def _law(self, logits: Tensor, row: Tensor, step: Tensor) -> Tensor:
+        temperature = self.temperature if self.heat is None else self.heat[row][..., None].to(logits.dtype)
+        return self.law.rows(logits, temperature, 0 if self.which is None else self.which[row], step)
+
+
+def _known_true(flags: Tensor) -> bool:
+    """Whether all are True, where that can be known."""
+    return readable(flags) and bool(flags.all())
