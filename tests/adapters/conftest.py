@@ -1,4 +1,4 @@
-"""The published ProteinMPNN, for tests to compare with: its model file is loaded by path, the library never touches it."""
+"""The published ProteinMPNN, for tests to compare with: its model file is loaded by path."""
 
 from __future__ import annotations
 

@@ -144,7 +144,10 @@ class Decoder:
         nothing waits for the device: a pass can be captured as a graph.
         """
         own = self.structures
-        pick = (lambda table: table.expand(len(tokens), *table.shape[1:])) if which is None else (lambda t: t[which])
+
+        def pick(table: Tensor) -> Tensor:
+            return table.expand(len(tokens), *table.shape[1:]) if which is None else table[which]
+
         step, near = pick(own.step), pick(own.neighbours)  # (r, n), (r, n, k)
         r, n = step.shape
         tokens, rank, seen = (table.gather(1, step) for table in (tokens, rank, seen))  # of residues
@@ -231,7 +234,8 @@ class _Layer:
 
 def _blocks(weights: Weights, name: str) -> tuple[Tensor, ...]:
     """The parts of W1 that see a residue's own state, the edge, the neighbour's token and its state."""
-    return weights.tensors[f"{name}.W1.weight"].split(weights.width, dim=1)
+    parts: tuple[Tensor, ...] = weights.tensors[f"{name}.W1.weight"].split(weights.width, dim=1)
+    return parts
 
 
 def _unseen(weights: Weights, name: str, graph: Graph) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ class ProteinMPNN(BackboneOracle):
     profile: amino acids known from elsewhere, such as an alignment, mixed into the law.
     evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
         one). What is decoded later sees of a known residue its token and what it saw itself.
-    backbone_noise: the standard deviation, in angstroms, of noise that is added to the coordinates once, by `noise_seed`.
+    backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
 
     Residues are named by position, by label ("A42"), by range ("A10-25") or by chain ("A"); see `Backbone.select`.
     The encoder runs here, once; all sequences share what it found. Steps are residues, unless some are tied.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
 import string
 from collections.abc import Iterable, Sequence
@@ -116,16 +115,12 @@ class Backbone:
         of a chain, "*" for all; or several of these, in a list or separated by commas."""
         if isinstance(residues, str):
             return [i for part in residues.split(",") for i in self._named(part.strip())]
-        if hasattr(residues, "__index__"):
-            return [self._at(operator.index(residues))]
-        if not isinstance(residues, Iterable):
-            raise InputError(f"residues must be positions, labels, ranges or chains, not {short(residues)}")
-        return [i for part in residues for i in self.select(part)]
-
-    def _at(self, position: int) -> int:
+        if isinstance(residues, Iterable):
+            return [i for part in residues for i in self.select(part)]
+        position = whole("a residue", residues)
         if not 0 <= position < len(self):
             raise self._unknown(position)
-        return position
+        return [position]
 
     def _named(self, name: str) -> list[int]:
         if name == "*":
