@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 import string
 import zlib
@@ -134,19 +135,18 @@ def _atom_site(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     values: list[str] = []
     for count, line in enumerate(text.splitlines(), 1):
         if line.startswith("_atom_site."):
-            name, *rest = line.removeprefix("_atom_site.").split(None, 1)
-            columns.append(name)
-            if rest:
-                values.append(rest[0].strip().strip("'\""))  # a table of a single row is written as pairs
-        elif columns and not line.startswith(("_", "loop_", "data_", "#")):
-            for single, double, comment, plain in _CIF_VALUE.findall(line):
-                if comment:
-                    break
-                values.append(single or double or plain)
-        elif columns and not line.startswith("#"):
+            columns.append(line.removeprefix("_atom_site.").strip())
+        elif columns and line.startswith(("_", "loop_", "data_")):
             return
-        if columns and len(values) >= len(columns) and not line.startswith("_atom_site."):
-            yield count, dict(zip(columns, values, strict=False))
-            values = values[len(columns) :]
-    if columns and len(values) == len(columns):
-        yield 0, dict(zip(columns, values, strict=True))
+        elif columns and not line.startswith("#"):
+            values += _values(line)
+            while len(values) >= len(columns):
+                yield count, dict(zip(columns, values, strict=False))
+                values = values[len(columns) :]
+
+
+def _values(line: str) -> list[str]:
+    if not any(mark in line for mark in "'\"#"):
+        return line.split()
+    found = itertools.takewhile(lambda parts: not parts[2], _CIF_VALUE.findall(line))
+    return [single or double or plain for single, double, _, plain in found]

@@ -37,10 +37,12 @@ def letter(name: str, given: Any) -> int:
     return letters(name, given)[0]
 
 
-def omitted(structure: Backbone, omit: str | Mapping[int | str, str]) -> Tensor:
-    """Which letters are never drawn where (n, 21): X, unless nothing is omitted at all."""
+def omitted(structure: Backbone, omit: str | Mapping[int | str, str], *, everywhere: bool = False) -> Tensor:
+    """Which letters are never drawn where (n, 21), or only those omitted `everywhere`: X, unless nothing is omitted."""
     table = torch.zeros(len(structure), len(ALPHABET), dtype=torch.bool)
     given = omit if isinstance(omit, Mapping) else {"*": omit}
+    if everywhere:
+        given = {residues: which for residues, which in given.items() if residues == "*"}
     for residues, which in given.items():
         tokens = letters("omit" if residues == "*" else f"omit at {residues}", which)
         table[torch.tensor(structure.select(residues))[:, None], torch.tensor(tokens, dtype=torch.int64)] = True

@@ -22,7 +22,8 @@ class DesignLaw:
     bias: Tensor  # (s, g, letters); minus infinity where a letter is never drawn
     share: Tensor | None = None  # (s, g, 1): how much of the law is the profile's
     profile: Tensor | None = None  # (s, g, letters) probabilities
-    factor: Tensor | None = None  # (s, g, letters) by which probabilities are multiplied at the end
+    factor: Tensor | None = None  # (s, g, letters) by which probabilities are multiplied then
+    omitted: Tensor | None = None  # (s, g, letters): letters that are left out of the mixture, at the end
 
     def rows(self, logits: Tensor, temperature: Tensor | float, on: Tensor | int, step: Tensor) -> Tensor:
         """The law (..., letters) of steps (...) on these structures."""
@@ -33,9 +34,9 @@ class DesignLaw:
             rows = (rows.exp() * (1 - share) + self.profile[on, step] * share).log()
         if self.factor is not None:
             rows = rows + self.factor[on, step].log()
-        if self.share is None and self.factor is None:
+        if self.omitted is None:
             return rows
-        return rows.masked_fill(bias == -torch.inf, -torch.inf).log_softmax(-1)
+        return rows.masked_fill(self.omitted[on, step], -torch.inf).log_softmax(-1)
 
 
 class BackboneOracle(TokenOracle):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -218,16 +217,18 @@ class ProteinMPNN(BackboneOracle):
         members, there = self.steps.members, self.steps.there[..., None]
         offset = (biases(self.structure, bias)[members] * there).nan_to_num(neginf=-math.inf, nan=0.0)
         offset = offset.sum(1) / there.sum(1)
-        offset[(omitted(self.structure, omit)[members] & there).any(1)] = -math.inf
-        if bool((offset == -math.inf).all(1).any()):
+        never = (omitted(self.structure, omit)[members] & there).any(1)
+        if bool((never | (offset == -math.inf)).all(1).any()):
             raise InputError("omit and bias together leave no letter for some residue")
-        law = DesignLaw(offset[None].to(self.device, dtype))
         if profile is None:
-            return law
+            return DesignLaw(offset.masked_fill(never, -math.inf)[None].to(self.device, dtype))
         if not isinstance(profile, Profile):
             raise InputError(f"profile must be a Profile, not {short(profile)}")
-        tables = profile.of_steps(len(self.structure), members, there)
-        return replace(law, **{name: table[None].to(self.device, dtype) for name, table in tables.items()})
+        # As published: what is omitted at residues is left out of the mixture, not of what is mixed.
+        offset[(omitted(self.structure, omit, everywhere=True)[members] & there).any(1)] = -math.inf
+        tables = profile.of_steps(len(self.structure), members, there) | {"bias": offset}
+        own = {name: table[None].to(self.device, dtype) for name, table in tables.items()}
+        return DesignLaw(**own, omitted=(never | (offset == -math.inf))[None].to(self.device))
 
     def _known(self, fixed: Fixed, design_chains: Sequence[str] | None, redesign: Any) -> Tensor:
         """The tokens of steps (g,) that are not designed; HIDDEN for all others."""
