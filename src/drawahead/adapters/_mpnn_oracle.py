@@ -53,8 +53,16 @@ class BackboneOracle(TokenOracle):
     """(r,) the structure of each sequence asked about, if there are several."""
     heat: Tensor | None = None
     """(r,) the temperature of each, if they differ."""
+    rates: Tensor | None = None
+    """(s, g) or (g,): see `order_rates`; None where steps have equally many residues."""
+
+    @property
+    def order_rates(self) -> Tensor | None:  # type: ignore[override]
+        """As published, a tied group comes when the first of its residues does: the more it has, the earlier."""
+        return self.rates if self.rates is None or self.which is None else self.rates[self.which]
 
     def conditioned(self, **rows: Tensor) -> BackboneOracle:
+        """`structure` (m,) and `temperature` (m,) of each sequence."""
         same = copy.copy(self)
         same.which, same.heat = rows.get("structure", self.which), rows.get("temperature", self.heat)
         return same

@@ -78,7 +78,7 @@ class ProteinMPNN(BackboneOracle):
         self.law = self._law_of(omit, bias, profile, dtype)
         self.place = self._evidence_places(evidence_order)[None].to(self.device)
         if bool((self.steps.count != self.steps.count[0]).any()):
-            self.order_rates = self.steps.count.double()  # as published: a group comes with the first of its residues
+            self.rates = self.steps.count.double()
         names = self.structure.chains
         noise = torch.randn(self.structure.coordinates.shape, generator=torch.Generator().manual_seed(noise_seed))
         moved = self.structure.coordinates + number("backbone_noise", backbone_noise, least=0) * noise
