@@ -110,6 +110,22 @@ class Backbone:
         """The names of its chains, in their order."""
         return tuple(dict.fromkeys(self.chain))
 
+    def only(self, chains: Iterable[str]) -> Backbone:
+        """The same without all other chains."""
+        kept = set(chains)
+        if kept >= set(self.chains):
+            return self
+        rows = [i for i, chain in enumerate(self.chain) if chain in kept]
+        return Backbone(
+            self.coordinates[rows],
+            chain=tuple(self.chain[i] for i in rows),
+            index=self.index[rows],
+            sequence="".join(self.sequence[i] for i in rows),
+            labels=tuple(self.labels[i] for i in rows),
+            dropped=tuple(name for name, of in zip(self.dropped, self.absent, strict=False) if of[0] in kept),
+            absent=tuple(of for of in self.absent if of[0] in kept),
+        )
+
     def select(self, residues: int | str | Iterable[int | str]) -> list[int]:
         """The positions of residues: a position, a label such as "A42", a range of numbers such as "A10-25", the name
         of a chain, "*" for all; or several of these, in a list or separated by commas."""
