@@ -260,6 +260,7 @@ def test_what_is_wrong_is_named_and_the_rest_is_done(
         (["--model", "none.pt"], "cannot read the weights"),
         (["--model", "v_48_999"], "has no vanilla_model_weights/v_48_999.pt"),
         (["--ca-only"], "has no ca_model_weights"),
+        (["--membrane", "deep"], "--membrane must be"),
     ],
 )
 def test_bad_options_are_named(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from drawahead.adapters._elements import NUMBERS
 from drawahead.errors import InputError, short
 
 SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
@@ -19,6 +20,7 @@ SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
 _MOST = 1 << 30  # characters of a file that is unpacked
 # A value of a CIF file: quoted (a quote ends it only before a space), or up to the next space.
 _CIF_VALUE = re.compile(r"'(.*?)'(?=\s|$)|\"(.*?)\"(?=\s|$)|(#.*)|(\S+)")
+_WATER = frozenset({"HOH", "WAT", "DOD", "H2O", "SOL", "TIP", "TIP3"})
 _CIF_COLUMNS = {
     "kind": ("group_PDB",),
     "atom": ("auth_atom_id", "label_atom_id"),
@@ -44,21 +46,42 @@ class Residue:
     atoms: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
-def read_residues(path: Path) -> list[Residue]:
-    """The residues of the first model, in the order of the file, each atom in its first conformation.
+Ligand = list[tuple[int, tuple[float, float, float]]]
+"""Atoms that are no protein: the number of the element and the place of each."""
 
-    Selenomethionine counts as a residue; all other HETATM records are left out.
+
+def read_residues(path: Path) -> tuple[list[Residue], Ligand]:
+    """The residues of the first model, in the order of the file, each atom in its first conformation; and all heavy
+    atoms that belong neither to a protein nor to water.
+
+    Selenomethionine counts as a residue; all other HETATM records do not.
     """
     text = _text(path)
     mmcif = ".cif" in path.suffixes[-2:] or ".mmcif" in path.suffixes[-2:] or text.lstrip().startswith("data_")
     found: dict[tuple[str, str], Residue] = {}
+    other: dict[tuple[str, str, str], Residue] = {}
+    elements: dict[tuple[str, str, str, str], int] = {}
     for record in _mmcif(path, text) if mmcif else _pdb(path, text):
-        place = (record.chain, record.number)
-        residue = found.setdefault(place, Residue(record.chain, record.number, record.name))
+        new = Residue(record.chain, record.number, record.name)
+        own = found.setdefault((new.chain, new.number), new) if record.protein else None
+        residue = own or other.setdefault((new.chain, new.number, new.name), new)
         residue.atoms.setdefault(record.atom, record.xyz)
+        elements.setdefault((new.chain, new.number, new.name, record.atom), NUMBERS.get(record.element.upper(), 0))
     if not found:
         raise InputError(f"{path} has no ATOM records: it is no structure, or an empty one")
-    return list(found.values())
+    strangers = [residue for residue in found.values() if residue.atoms.keys() & {"P", "C1'", "C1*"}]  # nucleic acids
+    around = [*strangers, *(residue for residue in other.values() if _is_ligand(residue))]
+    ligand = [
+        (elements.get((residue.chain, residue.number, residue.name, atom), 0), xyz)
+        for residue in around
+        for atom, xyz in residue.atoms.items()
+    ]
+    return list(found.values()), [(element, xyz) for element, xyz in ligand if element > 1]
+
+
+def _is_ligand(residue: Residue) -> bool:
+    """Neither water nor an amino acid of an unusual kind."""
+    return residue.name not in _WATER and not {"N", "CA", "C", "O"} <= residue.atoms.keys()
 
 
 @final
@@ -69,6 +92,9 @@ class _Record:
     name: str
     atom: str
     xyz: tuple[float, float, float]
+    element: str
+    protein: bool
+    """Whether it is an ATOM record, or selenomethionine."""
 
 
 def _text(path: Path) -> str:
@@ -88,8 +114,9 @@ def _pdb(path: Path, text: str) -> Iterator[_Record]:
     for count, line in enumerate(text.splitlines(), 1):
         if line.startswith("ENDMDL"):
             return
-        if not line.startswith("ATOM  ") and not (line.startswith("HETATM") and line[17:20] == "MSE"):
+        if not line.startswith(("ATOM  ", "HETATM")):
             continue
+        protein = line.startswith("ATOM") or line[17:20] == "MSE"
         try:
             int(line[22:26])
             if line[26:27].strip(string.ascii_letters + " "):
@@ -97,15 +124,16 @@ def _pdb(path: Path, text: str) -> Iterator[_Record]:
             x, y, z = (float(line[at : at + 8]) for at in (30, 38, 46))
         except ValueError:
             raise InputError(f"{path}, line {count}: not an ATOM record of a PDB file: {line.rstrip()!r}") from None
-        yield _Record(line[21:22].strip(), line[22:27].strip(), line[17:20].strip(), line[12:16].strip(), (x, y, z))
+        # Where the element is not told, an atom's name says it: in the first two columns, a digit aside.
+        element = line[76:78].strip() or line[12:14].strip(string.digits + " ")
+        chain, number, name, atom = (line[a:b].strip() for a, b in ((21, 22), (22, 27), (17, 20), (12, 16)))
+        yield _Record(chain, number, name, atom, (x, y, z), element, protein)
 
 
 def _mmcif(path: Path, text: str) -> Iterator[_Record]:
     model = None
     for count, row in _atom_site(text):
         get = _first_of(row)
-        if get["kind"] != "ATOM" and get["name"] != "MSE":
-            continue
         model = model or row.get("pdbx_PDB_model_num")
         if row.get("pdbx_PDB_model_num") != model:
             return
@@ -117,7 +145,8 @@ def _mmcif(path: Path, text: str) -> Iterator[_Record]:
             raise InputError(
                 f"{path}, line {count}: not an atom of an mmCIF file: {short(list(row.values()))}"
             ) from None
-        yield _Record(get["chain"], number, get["name"], get["atom"], xyz)
+        protein = get["kind"] == "ATOM" or get["name"] == "MSE"
+        yield _Record(get["chain"], number, get["name"], get["atom"], xyz, row.get("type_symbol", ""), protein)
 
 
 def _first_of(row: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drawahead.adapters._mpnn_decoder import Steps
 from drawahead.adapters.structures import Backbone
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError, short, whole
 from drawahead.inputs import number, numbers, table
 from drawahead.oracles import HIDDEN
 
@@ -104,6 +104,16 @@ def evidence(structure: Backbone, fixed: Fixed, redesign: Any = None) -> Tensor:
     elif fixed is not None:
         raise InputError(f"fixed must be a sequence, letters by residue or a list of residues, not {short(fixed)}")
     return known
+
+
+def membrane_labels(structure: Backbone, membrane: Mapping[int | str, int] | int) -> Tensor:
+    """Where residues lie in a membrane (n,): 0, 1 or 2."""
+    labels = torch.zeros(len(structure), dtype=torch.int64)
+    for residues, label in membrane.items() if isinstance(membrane, Mapping) else [("*", membrane)]:
+        if whole(f"membrane of {residues}", label, 0) > 2:
+            raise InputError(f"membrane of {residues} must be 0, 1 or 2, not {short(label)}")
+        labels[structure.select(residues)] = label
+    return labels
 
 
 @final

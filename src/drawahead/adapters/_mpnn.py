@@ -17,6 +17,7 @@ from torch.nn.functional import gelu, layer_norm, linear, one_hot
 
 from drawahead.adapters import _mpnn_alpha
 from drawahead.adapters._mpnn_alpha import CENTRES, radial_basis
+from drawahead.adapters._mpnn_ligand import with_ligand
 from drawahead.errors import InputError, short
 
 # Pairs of atoms whose distances describe an edge, in the order the weights were trained with.
@@ -34,21 +35,38 @@ SCALE = 30.0
 class Weights:
     """The tensors of a published weight file, by name."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], neighbours: int) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], neighbours: int, context: int = 0) -> None:
         self.tensors = tensors
         self.neighbours = neighbours
+        self.context = context
+        """How many atoms of a ligand each residue looks at; 0 if the model knows of none."""
         self.width = tensors["W_s.weight"].shape[1]
-        self.ca_only = "features.node_embedding.weight" in tensors
+
+    @property
+    def ca_only(self) -> bool:
+        """Whether the model reads nothing but CA."""
+        return self._edge_features == _mpnn_alpha.FEATURES
+
+    @property
+    def membrane(self) -> bool:
+        """Whether residues are labelled by where they lie in a membrane."""
+        return "features.node_embedding.weight" in self.tensors and not self.ca_only
+
+    @property
+    def _edge_features(self) -> int:
+        along = self.tensors["features.embeddings.linear.weight"].shape[0]
+        return int(self.tensors["features.edge_embedding.weight"].shape[1]) - int(along)
 
     @staticmethod
     def load(path: str | Path) -> Weights:
-        """Read a file of weights (vanilla, soluble or CA-only), such as v_48_020.pt."""
+        """Read a weight file of ProteinMPNN (vanilla, soluble or CA-only) or LigandMPNN (ligand or membrane)."""
         try:
             file = torch.load(path, map_location="cpu", weights_only=True)
-            tensors, neighbours = file["model_state_dict"], int(file["num_edges"])
-            along, edge = (tensors[f"features.{name}.weight"].shape for name in ("embeddings.linear", "edge_embedding"))
-            absent = {f"{name}.weight" for name in ("W_s", "W_e", "W_out", "decoder_layers.0.W1")} - tensors.keys()
-            ca_only = "features.node_embedding.weight" in tensors
+            weights = Weights(file["model_state_dict"], int(file["num_edges"]), int(file.get("atom_context_num", 0)))
+            features = weights._edge_features
+            absent = {
+                f"{name}.weight" for name in ("W_s", "W_e", "W_out", "decoder_layers.0.W1")
+            } - weights.tensors.keys()
         except OSError as error:
             raise InputError(
                 f"cannot read the weights {path}: {error.strerror or error}; the published ones come with the package "
@@ -57,13 +75,13 @@ class Weights:
         except Exception as error:  # whatever a file that is something else makes torch say
             why = f"{type(error).__name__}: {str(error)[:200]}"
             raise InputError(f"{short(path)} is not a ProteinMPNN weight file: {why}") from None
-        features = along[0] + (_mpnn_alpha.FEATURES if ca_only else CENTRES * len(_PAIRS.split()))
-        if absent or edge[1] != features:
-            raise InputError(f"{path} is not a ProteinMPNN weight file: {absent or f'{edge[1]} edge features'}")
-        return Weights(tensors, neighbours)
+        if absent or features not in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+            raise InputError(f"{path} is not a ProteinMPNN weight file: {absent or f'{features} edge features'}")
+        return weights
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Weights:
-        return Weights({name: tensor.to(device, dtype) for name, tensor in self.tensors.items()}, self.neighbours)
+        there = {name: tensor.to(device, dtype) for name, tensor in self.tensors.items()}
+        return Weights(there, self.neighbours, self.context)
 
     def layers(self, kind: str) -> list[str]:
         """The names of the layers of "encoder" or "decoder"."""
@@ -90,33 +108,55 @@ class Graph:
     neighbours: Tensor  # (n, k): the k nearest residues, itself among them
 
 
-def encode(weights: Weights, coordinates: Tensor, index: Tensor, chain: Tensor) -> Graph:
+@final
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What some models are told beside the backbone."""
+
+    ligand: Tensor  # (a, 3)
+    elements: Tensor  # (a,)
+    membrane: Tensor  # (n,): 0, 1 or 2
+
+
+def encode(
+    weights: Weights, coordinates: Tensor, index: Tensor, chain: Tensor, around: Surroundings | None = None
+) -> Graph:
     """Run the encoder on coordinates (n, 4, 3) of N, CA, C, O, or (n, 1, 3) of CA for weights that want no more; on
-    places along the chain (n,) and chain numbers (n,)."""
+    places along the chain (n,) and chain numbers (n,); and, for models that look there, on what is around."""
     alpha = coordinates[:, min(1, coordinates.shape[1] - 1)]
     distance = (alpha[:, None] - alpha).square().sum(-1).add(1e-6).sqrt()
     neighbours = distance.topk(min(weights.neighbours, len(alpha)), largest=False).indices
+    atoms = coordinates if weights.ca_only else _with_beta(coordinates)
     if weights.ca_only:
         geometry = _mpnn_alpha.edges(alpha, neighbours, index, chain)
     else:
-        geometry = radial_basis(_apart(coordinates, neighbours)).flatten(2)
+        geometry = radial_basis(_apart(atoms, neighbours)).flatten(2)
     edges = weights.linear("W_e", _edges(weights, geometry, neighbours, index, chain))
     nodes = torch.zeros_like(edges[:, 0])
+    if weights.membrane and around is not None:
+        labels = weights.linear("features.node_embedding", one_hot(around.membrane, 3).to(nodes.dtype))
+        nodes = weights.linear("W_v", weights.norm("features.norm_nodes", labels))
     for layer in weights.layers("encoder"):
         message = _messages(weights, layer, ("W1", "W2", "W3"), nodes, edges, neighbours)
         nodes = weights.norm(f"{layer}.norm1", nodes + message.sum(1) / SCALE)
         nodes = weights.norm(f"{layer}.norm2", nodes + weights.dense(layer, nodes))
         message = _messages(weights, layer, ("W11", "W12", "W13"), nodes, edges, neighbours)
         edges = weights.norm(f"{layer}.norm3", edges + message)
+    if weights.context and around is not None:
+        nodes = with_ligand(weights, atoms, nodes, around.ligand, around.elements)
     return Graph(nodes, edges, neighbours)
 
 
-def _apart(coordinates: Tensor, neighbours: Tensor) -> Tensor:
-    """The distances (n, k, 25) between the atoms of a residue and those of its neighbours, ideal CBs among them."""
+def _with_beta(coordinates: Tensor) -> Tensor:
+    """N, CA, C, O and an ideal CB (n, 5, 3)."""
     bond, other = coordinates[:, 1] - coordinates[:, 0], coordinates[:, 2] - coordinates[:, 1]
     normal = torch.linalg.cross(bond, other)
     beta = coordinates[:, 1] - 0.58273431 * normal + 0.56802827 * bond - 0.54067466 * other
-    atoms = torch.cat([coordinates, beta[:, None]], dim=1)  # (n, 5, 3)
+    return torch.cat([coordinates, beta[:, None]], dim=1)
+
+
+def _apart(atoms: Tensor, neighbours: Tensor) -> Tensor:
+    """The distances (n, k, 25) between the atoms of a residue and those of its neighbours."""
     first, second = zip(*((_ATOM[a], _ATOM[b]) for a, b in (pair.split("-") for pair in _PAIRS.split())), strict=True)
     apart = atoms[:, None, list(first)] - atoms[neighbours][:, :, list(second)]  # (n, k, 25, 3)
     return apart.square().sum(-1).add(1e-6).sqrt()

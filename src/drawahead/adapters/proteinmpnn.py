@@ -10,8 +10,19 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.adapters._choices import ALPHABET, Fixed, Tied, biases, evidence, groups, letters, omitted, steps
-from drawahead.adapters._mpnn import Weights, encode
+from drawahead.adapters._choices import (
+    ALPHABET,
+    Fixed,
+    Tied,
+    biases,
+    evidence,
+    groups,
+    letters,
+    membrane_labels,
+    omitted,
+    steps,
+)
+from drawahead.adapters._mpnn import Surroundings, Weights, encode
 from drawahead.adapters._mpnn_decoder import Decoder, Steps
 from drawahead.adapters._mpnn_oracle import BackboneOracle, DesignLaw
 from drawahead.adapters._profile import Profile
@@ -33,8 +44,8 @@ __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 class ProteinMPNN(BackboneOracle):
     """ProteinMPNN on one structure: `mpnn.design(8).sequences`. It is an oracle, too: `da.sample(mpnn.chain(), 8)`.
 
-    weights: a published weight file, such as v_48_020.pt, or `Weights.load` of one. Those of CA-only models read the
-        positions of CA and nothing else.
+    weights: a published weight file of ProteinMPNN or LigandMPNN, such as v_48_020.pt, or `Weights.load` of one. Those
+        of CA-only models read the positions of CA and nothing else, those of LigandMPNN the ligand of the structure.
     structure: the path of a PDB or mmCIF file, a `Backbone`, or coordinates (n, 4, 3) of N, CA, C, O.
     temperature: logits are divided by it.
     omit: letters that are never drawn, everywhere or by residue: "C", or {"A10-25": "C", "*": "W"}. X is omitted too,
@@ -44,6 +55,8 @@ class ProteinMPNN(BackboneOracle):
     tied: groups of residues that get the same amino acid, such as [["A1", "B1"], {"A2": 1.0, "B2": 0.5}]: each group is
         one step, drawn from the weighted mean of its members' logits.
     profile: amino acids known from elsewhere, such as an alignment, mixed into the law.
+    membrane: for membrane models, where residues lie: 0, 1 (at its surface) or 2 (inside), or {"A10-25": 2} for some;
+        for the one with a global label, 1 for a transmembrane protein.
     evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
         one). What is decoded later sees of a known residue its token and what it saw itself.
     backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
@@ -62,6 +75,7 @@ class ProteinMPNN(BackboneOracle):
         bias: Any = None,
         tied: Tied | None = None,
         profile: Profile | None = None,
+        membrane: Mapping[int | str, int] | int = 0,
         evidence_order: Order = None,
         backbone_noise: float = 0.0,
         noise_seed: int = 0,
@@ -87,6 +101,11 @@ class ProteinMPNN(BackboneOracle):
             moved.to(self.device, dtype),
             self.structure.index.to(self.device),
             torch.tensor([names.index(name) for name in self.structure.chain], device=self.device),
+            Surroundings(
+                self.structure.ligand.to(self.device, dtype),
+                self.structure.elements.to(self.device),
+                membrane_labels(self.structure, membrane).to(self.device),
+            ),
         )
         self.decoder = Decoder.on(network, graph, self.steps)
         self.bytes_per_query = 3 * graph.edges.numel() * graph.edges.element_size()

@@ -55,6 +55,10 @@ class Backbone:
     """Residues of the file that lack a backbone atom; they are not part of the backbone."""
     absent: tuple[tuple[str, int, str], ...] = ()
     """Of each of those: its chain, its place along the chain, its letter."""
+    ligand: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.float64))
+    """(a, 3), in angstroms: heavy atoms that are neither protein nor water. LigandMPNN looks at them."""
+    elements: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """(a,): the atomic numbers of those."""
 
     def __post_init__(self) -> None:
         try:
@@ -81,6 +85,14 @@ class Backbone:
         for name, given in (("chain", chain), ("sequence", sequence), ("labels", labels)):
             if len(given) != n:
                 raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
+        ligand, elements = (
+            inputs.table("ligand", self.ligand, "cpu"),
+            torch.tensor(wholes("elements", self.elements, 1)),
+        )
+        if ligand.shape != (len(elements), 3) or bool((elements > 118).any()) or not bool(ligand.isfinite().all()):
+            raise InputError("ligand must be (atoms, 3), with an atomic number in elements for each")
+        object.__setattr__(self, "ligand", ligand)
+        object.__setattr__(self, "elements", elements.to(torch.int64))
         checked = {"coordinates": coordinates, "chain": chain, "index": index, "sequence": sequence, "labels": labels}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -124,6 +136,8 @@ class Backbone:
             labels=tuple(self.labels[i] for i in rows),
             dropped=tuple(name for name, of in zip(self.dropped, self.absent, strict=False) if of[0] in kept),
             absent=tuple(of for of in self.absent if of[0] in kept),
+            ligand=self.ligand,
+            elements=self.elements,
         )
 
     def select(self, residues: int | str | Iterable[int | str]) -> list[int]:
@@ -174,7 +188,7 @@ def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
     (with `ca_only`, CA) are left out and named in `dropped`; the numbering of the file keeps their place.
     """
     path = inputs.path("the structure", path)
-    found = read_residues(path)
+    found, ligand = read_residues(path)
     wanted = ("CA",) if ca_only else ATOMS
     place = _places([(residue.chain, residue.number) for residue in found])
     whole = [all(atom in residue.atoms for atom in wanted) for residue in found]
@@ -192,6 +206,8 @@ def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
         absent=tuple(
             (residue.chain, place[residue.chain, residue.number], _LETTERS.get(residue.name, "X")) for residue in left
         ),
+        ligand=torch.tensor([xyz for _, xyz in ligand], dtype=torch.float64).view(-1, 3),
+        elements=torch.tensor([element for element, _ in ligand], dtype=torch.int64),
     )
 
 

@@ -70,10 +70,18 @@ Noise = Annotated[
         rich_help_panel=DRAWN,
     ),
 ]
+Membrane = Annotated[
+    str | None,
+    _text("--membrane", "1|A10-25=2", "For membrane models: 1 at the surface, 2 inside; or 1 for all.", DRAWN, "0"),
+]
 Chains = Annotated[
     str | None, _text("--chains", "A,B|FILE", "Chains to design; the others stay as they are.", RESIDUES, "all")
 ]
-FixedChains = Annotated[
+FixedMembrane = Annotated[
+    str | None,
+    _text("--membrane", "1|A10-25=2", "For membrane models: 1 at the surface, 2 inside; or 1 for all.", DRAWN, "0"),
+]
+Chains = Annotated[
     str | None,
     _text("--fixed-chains", "C", "Chains to keep; with --chains, those in neither are left out.", RESIDUES),
 ]

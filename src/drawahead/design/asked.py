@@ -52,6 +52,8 @@ class Asked:
     pssm_share: float = 0.0
     pssm_threshold: float = 0.0
     pssm_log_odds: bool = False
+    membrane: str = ""
+    """Where residues lie, for membrane models: "1", or "A10-25=2,A26=1"."""
     backbone_noise: float = 0.0
     dtype: str = "float32"
 

