@@ -77,11 +77,7 @@ Membrane = Annotated[
 Chains = Annotated[
     str | None, _text("--chains", "A,B|FILE", "Chains to design; the others stay as they are.", RESIDUES, "all")
 ]
-FixedMembrane = Annotated[
-    str | None,
-    _text("--membrane", "1|A10-25=2", "For membrane models: 1 at the surface, 2 inside; or 1 for all.", DRAWN, "0"),
-]
-Chains = Annotated[
+FixedChains = Annotated[
     str | None,
     _text("--fixed-chains", "C", "Chains to keep; with --chains, those in neither are left out.", RESIDUES),
 ]
