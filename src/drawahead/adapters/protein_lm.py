@@ -55,6 +55,9 @@ class ProteinLM:
         forbid = [token for token in vocabulary if (token not in AMINO_ACIDS or token in omit) and token not in special]
         self.lm = MaskedLM(model, tokenizer, temperature=temperature, top_k=top_k, top_p=top_p, forbid=forbid)
         self._token = {letter: vocabulary[letter] for letter in AMINO_ACIDS}
+        single = list(tokenizer("A")["input_ids"])  # one residue, and what the tokenizer puts around a sequence
+        at = single.index(self._token["A"])
+        self._before, self._after = single[:at], single[at + 1 :]
         self._letter = {token: letter for letter, token in vocabulary.items() if len(letter) == 1}
 
     def chain(self, sequences: str | Sequence[str], *, num_samples: int = 1, order: Order = None) -> TokenChain:
@@ -84,7 +87,7 @@ class ProteinLM:
         if not isinstance(sequence, str) or any(letter not in self._token and letter != _BLANK for letter in sequence):
             raise InputError(f"sequences[{i}] must be of the letters {AMINO_ACIDS} and {_BLANK}, not {short(sequence)}")
         tokens = [self.lm.mask if letter == _BLANK else self._token[letter] for letter in sequence]
-        return torch.tensor(self.lm.tokenizer.build_inputs_with_special_tokens(tokens), dtype=torch.int64)
+        return torch.tensor([*self._before, *tokens, *self._after], dtype=torch.int64)
 
 
 def order_agnostic(
