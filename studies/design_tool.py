@@ -31,7 +31,8 @@ from drawahead.adapters._choices import symmetric
 from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.agreement import two_sample_kolmogorov
-from drawahead.design import Asked, Job, design
+from drawahead.design import Job, Options
+from drawahead.design import run as run_tool
 from drawahead.design import sources as files_of
 from drawahead.design.models import find_weights
 from studies.study import data_path, out_option, save
@@ -129,7 +130,7 @@ def clocked(work: Callable[[], Any], device: str) -> tuple[float, Any]:
     return time.perf_counter() - began, done
 
 
-def as_sequential(path: Path, weights: Weights, asked: Asked) -> float:
+def as_sequential(path: Path, weights: Weights, asked: Options) -> float:
     """The share of tokens of `Coupled` that are those of `Sequential`, on one structure in float64."""
     structure = read_structure(path)
     tied = symmetric(structure, asked.symmetry.split(",")) if asked.symmetry else None
@@ -163,7 +164,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Path]:
     paths, device = list(found.values()), arguments.device
     symmetry = [name for name in arguments.symmetry.split(",") if name]
     theirs = Published(arguments.weights, arguments.model, device)
-    asked = Asked(
+    asked = Options(
         model=arguments.model,
         weights=str(arguments.weights),
         num=arguments.num,
@@ -174,7 +175,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Path]:
 
     def ours(which: list[Path]) -> Job:
         with tempfile.TemporaryDirectory() as folder:
-            return design(Path(folder) / "out", which, asked, device=device)
+            return run_tool(Path(folder) / "out", which, asked, device=device)
 
     if arguments.time:
         theirs.run(paths[:1], arguments.num, arguments.temperature, symmetry)

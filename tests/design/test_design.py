@@ -16,11 +16,11 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead import InputError
+from drawahead import InputError, design
 from drawahead.adapters.proteinmpnn import ProteinMPNN, Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.cli.app import run
-from drawahead.design import Asked, batches, design, settings
+from drawahead.design import Options, batches, settings
 from drawahead.design import job as jobs
 from drawahead.design.problem import sample_numbers
 from tests.design.structures import folder_of, save_weights
@@ -55,8 +55,8 @@ def structures(tmp_path: Path) -> Path:
     return folder_of(tmp_path / "in")
 
 
-def asked(weights: Path, **options: Any) -> Asked:
-    return Asked(weights=str(weights), num=2, temperature=(0.1, 0.5), seed=3, **options)
+def asked(weights: Path, **options: Any) -> Options:
+    return Options(weights=str(weights), num=2, temperature=(0.1, 0.5), seed=3, **options)
 
 
 def entries(path: Path) -> list[tuple[str, str]]:
@@ -67,7 +67,7 @@ def entries(path: Path) -> list[tuple[str, str]]:
 def test_headers_are_those_that_scripts_read(tmp_path: Path, structures: Path, weights: Path) -> None:
     native, one = NATIVE.fullmatch(PUBLISHED[0]), SAMPLE.fullmatch(PUBLISHED[1])
     assert native is not None and ast.literal_eval(native["designed"]) == ["A", "C"] and one is not None
-    design(tmp_path / "out", [structures / "three.pdb"], asked(weights, chains="C,A"))
+    design.run(tmp_path / "out", [structures / "three.pdb"], asked(weights, chains="C,A"))
     first, *rest = entries(tmp_path / "out" / "seqs" / "three.fa")
     native = NATIVE.fullmatch(first[0])
     assert native is not None and (native["name"], native["model"], native["seed"]) == ("three", "v_48_020", "3")
@@ -90,9 +90,9 @@ def test_sequences_are_those_of_the_model_whatever_else_is_designed(
     tmp_path: Path, structures: Path, weights: Path
 ) -> None:
     """Token for token what `da.sample` draws with the same noise, and one at a time gives what all together do."""
-    everything = design(tmp_path / "all", [structures], asked(weights))
+    everything = design.run(tmp_path / "all", [structures], asked(weights))
     assert list(everything.parts) == ["gap", "one", "three", "two"] and not everything.failed
-    alone = design(tmp_path / "alone", [structures / "two.pdb"], asked(weights))
+    alone = design.run(tmp_path / "alone", [structures / "two.pdb"], asked(weights))
     assert alone.parts["two"].designed == everything.parts["two"].designed
     mpnn = ProteinMPNN(weights / "vanilla_model_weights" / "v_48_020.pt", structures / "two.pdb", temperature=0.5)
     first = int(sample_numbers("two", 0.5, 1))
@@ -110,9 +110,9 @@ def test_structures_that_share_rounds_get_the_same_sequences(
     tmp_path: Path, structures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU: all of similar lengths at once; and, where memory runs out, in halves."""
-    apart = design(tmp_path / "apart", [structures], asked(weights, dtype="float64"))
+    apart = design.run(tmp_path / "apart", [structures], asked(weights, dtype="float64"))
     monkeypatch.setattr(jobs, "shared", lambda given, neighbours, device: [list(given)])
-    together = design(tmp_path / "together", [structures], asked(weights, dtype="float64"), batch=5)
+    together = design.run(tmp_path / "together", [structures], asked(weights, dtype="float64"), batch=5)
     assert {name: part.designed for name, part in together.parts.items()} == {
         name: part.designed for name, part in apart.parts.items()
     }
@@ -125,7 +125,7 @@ def test_structures_that_share_rounds_get_the_same_sequences(
         return real(models)
 
     monkeypatch.setattr(batches, "Backbones", small)
-    halved = design(tmp_path / "halved", [structures], asked(weights, dtype="float64"))
+    halved = design.run(tmp_path / "halved", [structures], asked(weights, dtype="float64"))
     assert sizes[0] == 4 and sizes[-2:] == [2, 2]
     assert (tmp_path / "halved" / "designs.csv").read_text() == (tmp_path / "together" / "designs.csv").read_text()
     assert halved.parts == together.parts
@@ -144,7 +144,7 @@ def test_similar_lengths_share_rounds_on_a_gpu(structures: Path, monkeypatch: py
 
 def test_gaps_are_written_as_the_package_writes_them(tmp_path: Path, structures: Path, weights: Path) -> None:
     """X where residues are missing from the numbering, and the file's letter where one lacks an atom."""
-    part = design(tmp_path / "out", [structures / "gap.pdb"], asked(weights)).parts["gap"]
+    part = design.run(tmp_path / "out", [structures / "gap.pdb"], asked(weights)).parts["gap"]
     native = part.native.sequence
     assert len(native) == 14 and native[3:5] == "XX" and part.dropped == ("A9",)
     for one in part.designed:
@@ -154,7 +154,7 @@ def test_gaps_are_written_as_the_package_writes_them(tmp_path: Path, structures:
 
 def test_options_reach_the_model(tmp_path: Path, structures: Path, weights: Path) -> None:
     def drawn(name: str, file: str = "three", **options: Any) -> list[str]:
-        job = design(tmp_path / name, [structures / f"{file}.pdb"], asked(weights, **options))
+        job = design.run(tmp_path / name, [structures / f"{file}.pdb"], asked(weights, **options))
         assert not job.failed, job.failed
         return [one.sequence for one in job.parts[file].designed]
 
@@ -178,7 +178,7 @@ def test_files_in_the_formats_of_the_package(tmp_path: Path, structures: Path, w
         return str(path)
 
     def drawn(name: str, structure: str = "three", **options: Any) -> list[str]:
-        job = design(tmp_path / name, [structures / f"{structure}.pdb"], asked(weights, **options))
+        job = design.run(tmp_path / name, [structures / f"{structure}.pdb"], asked(weights, **options))
         assert not job.failed, job.failed
         return [one.sequence for one in job.parts[structure].designed]
 
@@ -211,12 +211,14 @@ def test_files_in_the_formats_of_the_package(tmp_path: Path, structures: Path, w
         ({"tied": file("sizes", {"one": [{"A": [[1, 2], [1.0]]}]})}, "2 positions, but 1 weights"),
         ({"bias_file": file("short", {"one": {"A": [[0.0] * 21]}})}, "21 numbers for each of its places"),
     ):
-        job = design(tmp_path / f"bad{message[:6]}{len(message)}", [structures / "one.pdb"], asked(weights, **options))
+        job = design.run(
+            tmp_path / f"bad{message[:6]}{len(message)}", [structures / "one.pdb"], asked(weights, **options)
+        )
         assert re.search(message, job.failed["one"]), job.failed
     (tmp_path / "no.jsonl").write_text("[1]\n")
     for name in ("no.jsonl", "missing.jsonl"):
         with pytest.raises(InputError, match="--fixed"):
-            design(tmp_path / "x", [structures], asked(weights, fixed=str(tmp_path / name)))
+            design.run(tmp_path / "x", [structures], asked(weights, fixed=str(tmp_path / name)))
 
 
 def test_what_is_wrong_is_named_and_the_rest_is_done(
@@ -279,7 +281,7 @@ def test_bad_options_are_named(
 def test_a_job_that_is_stopped_goes_on_where_it_was(
     tmp_path: Path, structures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = design(tmp_path / "whole", [structures], asked(weights))
+    whole = design.run(tmp_path / "whole", [structures], asked(weights))
     command = ["design", str(structures), "--out", str(tmp_path / "out"), "--weights", str(weights), "--num", "2"]
     command += ["--temperature", "0.1,0.5", "--seed", "3"]
     real, drawn = jobs.draw, []
@@ -309,20 +311,20 @@ def test_a_job_that_is_stopped_goes_on_where_it_was(
 def test_a_damaged_part_is_drawn_again_and_a_changed_file_refused(
     tmp_path: Path, structures: Path, weights: Path
 ) -> None:
-    first = design(tmp_path / "out", [structures], asked(weights))
+    first = design.run(tmp_path / "out", [structures], asked(weights))
     (tmp_path / "out" / "parts" / "one.json").write_text("{")
-    again = design(tmp_path / "out", [structures], asked(weights), resume=True)
+    again = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
     assert again.parts == first.parts
     (structures / "one.pdb").write_text((structures / "two.pdb").read_text())
-    third = design(tmp_path / "out", [structures], asked(weights), resume=True)
+    third = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
     assert "has changed" in third.failed["one"] and len(third.parts) == 3
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no design job"):
-        design(tmp_path / "other", [structures], asked(weights))
+        design.run(tmp_path / "other", [structures], asked(weights))
     (tmp_path / "out" / "design.json").write_text("[]")
     with pytest.raises(InputError, match="manifest"):
-        design(tmp_path / "out", [structures], asked(weights), resume=True)
+        design.run(tmp_path / "out", [structures], asked(weights), resume=True)
 
 
 def test_one_process_a_folder(tmp_path: Path, structures: Path, weights: Path) -> None:
@@ -332,10 +334,10 @@ def test_one_process_a_folder(tmp_path: Path, structures: Path, weights: Path) -
         if not inside.is_set():
             inside.set()
             with pytest.raises(InputError, match="in use"):
-                design(tmp_path / "out", [structures], asked(weights), resume=True)
+                design.run(tmp_path / "out", [structures], asked(weights), resume=True)
             done.append(standing.structures)
 
-    design(tmp_path / "out", [structures], asked(weights), watch=watch)
+    design.run(tmp_path / "out", [structures], asked(weights), watch=watch)
     assert done == [4]
 
 
@@ -351,7 +353,7 @@ def test_one_structure_that_fails_among_those_that_share_rounds(
         return real(problems, *rest)
 
     monkeypatch.setattr(jobs, "draw", failing)
-    job = design(tmp_path / "out", [structures], asked(weights))
+    job = design.run(tmp_path / "out", [structures], asked(weights))
     assert list(job.parts) == ["gap", "three", "two"] and "not a law" in job.failed["one"]
 
 

@@ -93,7 +93,7 @@ def design(
     if resume and (out / MANIFEST).exists():
         begun, before = tool.settings(out)
         given, paths = begun.to_dict() | given, paths or before
-    asked, where = tool.Asked.of(given), device or ("cuda" if torch.cuda.is_available() else "cpu")
+    asked, where = tool.Options.of(given), device or ("cuda" if torch.cuda.is_available() else "cpu")
     if score_only or unconditional_probs:
         _score(out, paths, asked, where, unconditional_probs, json=json, quiet=quiet)
     else:
@@ -103,7 +103,7 @@ def design(
 def _design(
     out: Path,
     paths: list[Any],
-    asked: tool.Asked,
+    asked: tool.Options,
     device: str,
     batch: int | None,
     resume: bool,
@@ -118,7 +118,7 @@ def _design(
                 if not quiet:
                     show(standing.share, standing.parts())
 
-            job = tool.design(out, paths, asked, device=device, batch=batch, resume=resume, watch=watch, on_fail=_tell)
+            job = tool.run(out, paths, asked, device=device, batch=batch, resume=resume, watch=watch, on_fail=_tell)
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(out)}", INTERRUPTED) from None
     if job.parts:
@@ -138,7 +138,7 @@ def _design(
 
 
 def _score(
-    out: Path, paths: list[Any], asked: tool.Asked, device: str, probabilities: bool, *, json: bool, quiet: bool
+    out: Path, paths: list[Any], asked: tool.Options, device: str, probabilities: bool, *, json: bool, quiet: bool
 ) -> None:
     scores, failed = scoring.score(out, paths, asked, probabilities=probabilities, device=device, on_fail=_tell)
     if json:

@@ -12,7 +12,7 @@ from torch import Tensor
 from drawahead.adapters.backbones import Backbones, rung
 from drawahead.adapters.proteinmpnn import Designs
 from drawahead.adapters.structures import Backbone
-from drawahead.design.asked import Asked
+from drawahead.design.options import Options
 from drawahead.design.problem import Problem, sample_numbers
 from drawahead.errors import SamplingError
 from drawahead.executors.chunks import CHUNK_BYTES, out_of_memory
@@ -61,7 +61,9 @@ def shared(structures: dict[str, Backbone], neighbours: int, device: torch.devic
     return [part for parts in kinds.values() for part in parts]
 
 
-def draw(problems: Sequence[Problem], asked: Asked, batch: int | None = None, on_round: OnRound = None) -> list[Drawn]:
+def draw(
+    problems: Sequence[Problem], asked: Options, batch: int | None = None, on_round: OnRound = None
+) -> list[Drawn]:
     """All sequences of these structures. What does not fit into memory is drawn in halves: first fewer sequences at a
     time, then fewer structures. A sequence is the same either way."""
     live = batch or _LIVE
@@ -81,7 +83,7 @@ def draw(problems: Sequence[Problem], asked: Asked, batch: int | None = None, on
             return draw(problems[:half], asked, live, on_round) + draw(problems[half:], asked, live, on_round)
 
 
-def _drawn(problems: Sequence[Problem], asked: Asked, live: int, on_round: OnRound) -> list[Drawn]:
+def _drawn(problems: Sequence[Problem], asked: Options, live: int, on_round: OnRound) -> list[Drawn]:
     heats = torch.tensor(asked.temperature, dtype=torch.float64).repeat_interleave(asked.num)
     numbers = [
         torch.cat([sample_numbers(each.name, heat, asked.num) for heat in asked.temperature]) for each in problems

@@ -14,10 +14,10 @@ from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import Backbone, read_structure
 from drawahead.design import folder as kept
 from drawahead.design import sources
-from drawahead.design.asked import Asked
 from drawahead.design.batches import Drawn, draw, shared
 from drawahead.design.folder import Part
 from drawahead.design.models import find_weights
+from drawahead.design.options import Options
 from drawahead.design.parts import part_of
 from drawahead.design.problem import Problem, build
 from drawahead.design.standing import Standing
@@ -43,10 +43,10 @@ class Job:
     standing: Standing = field(repr=False)
 
 
-def design(
+def run(
     folder: str | Path,
     structures: Sequence[str | Path],
-    asked: Asked | None = None,
+    asked: Options | None = None,
     *,
     device: str = "cpu",
     batch: int | None = None,
@@ -59,7 +59,7 @@ def design(
     batch: the most sequences that are drawn at a time. watch: called as the job goes on. on_fail: called with the name
     of a structure that cannot be designed, and why; the others are designed all the same.
     """
-    asked = asked or Asked()
+    asked = asked or Options()
     where = place("device", device)
     file = find_weights(asked)
     weights = Weights.load(file)
@@ -89,7 +89,7 @@ def design(
 @dataclass
 class _Work:
     folder: Path
-    asked: Asked
+    asked: Options
     tables: Tables
     weights: Weights
     device: torch.device
@@ -179,10 +179,10 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"cannot read the structure {path}: {error.strerror or error}") from None
 
 
-def settings(folder: str | Path) -> tuple[Asked, list[str]]:
+def settings(folder: str | Path) -> tuple[Options, list[str]]:
     """What the job in a folder was begun with: its options and structures."""
     found: dict[str, Any] = kept.begun(Path(folder))
     paths = found.get("structures")
     if not isinstance(found.get("asked"), dict) or not isinstance(paths, list):
         raise InputError(f"{folder} holds no design job")
-    return Asked.of(found["asked"]), [str(path) for path in paths]
+    return Options.of(found["asked"]), [str(path) for path in paths]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drawahead.design.asked import Asked
+from drawahead.design.options import Options
 from drawahead.errors import InputError
 
 _FOLDERS = {"vanilla": "vanilla_model_weights", "soluble": "soluble_model_weights", "ca": "ca_model_weights"}
 _SUFFIX = ".pt"
 
 
-def find_weights(asked: Asked) -> Path:
+def find_weights(asked: Options) -> Path:
     """The weight file that is asked for: a path, or a name in a folder of weights or of the packages that hold them."""
     path = Path(asked.model)
     if path.suffix == _SUFFIX:

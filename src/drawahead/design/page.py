@@ -12,11 +12,11 @@ import torch
 from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.design import figures, sources
-from drawahead.design.asked import Asked
 from drawahead.design.fasta import Designed
 from drawahead.design.folder import Part
 from drawahead.design.job import Job, settings
 from drawahead.design.models import find_weights
+from drawahead.design.options import Options
 from drawahead.design.problem import build, sample_numbers
 from drawahead.design.tables import read_tables
 from drawahead.pages.document import assembled, figure, row
@@ -93,16 +93,16 @@ def _mean_recovery(sequences: Sequence[Designed]) -> float:
     return sum(each.recovery for each in sequences) / len(sequences)
 
 
-def _about(asked: Asked) -> dict[str, object]:
+def _about(asked: Options) -> dict[str, object]:
     import drawahead
 
-    usual = Asked().to_dict()
+    usual = Options().to_dict()
     given = {name: value for name, value in asked.to_dict().items() if value != usual[name] or name in ("num", "seed")}
     versions = f"drawahead {drawahead.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     return {"model": asked.model, **given, "page made with": versions}
 
 
-def _film(job: Job, asked: Asked) -> Film | None:
+def _film(job: Job, asked: Options) -> Film | None:
     """How the first sequence of the first structure came about; it is drawn again, on the CPU."""
     name, heat = next(iter(job.parts)), asked.temperature[0]
     found, _ = sources.find([Path(path) for path in settings(job.folder)[1]])

@@ -7,10 +7,10 @@ import torch
 from drawahead.adapters._scores import scored
 from drawahead.adapters.proteinmpnn import Scores
 from drawahead.chains.base import Tally
-from drawahead.design.asked import Asked
 from drawahead.design.batches import Drawn
 from drawahead.design.fasta import Designed, Native, spelled
 from drawahead.design.folder import Part
+from drawahead.design.options import Options
 from drawahead.design.problem import Problem
 
 
@@ -22,7 +22,7 @@ def native_scores(problem: Problem, seed: int, orders: int = 1) -> Scores:
     return scored(mpnn, tokens, chain.start(seed, numbers, Tally()).rank, mpnn.designed(chain))
 
 
-def part_of(drawn: Drawn, sha256: str, asked: Asked, model: str) -> Part:
+def part_of(drawn: Drawn, sha256: str, asked: Options, model: str) -> Part:
     """The structure's own sequence and those drawn for it, as its file and the table have them."""
     problem, designs, structure = drawn.problem, drawn.designs, drawn.problem.mpnn.structure
     scores = native_scores(problem, asked.seed)

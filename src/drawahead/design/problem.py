@@ -14,7 +14,7 @@ from drawahead.adapters.proteinmpnn import Profile, ProteinMPNN, Weights
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import TokenChain
 from drawahead.design import tables as jsonl
-from drawahead.design.asked import Asked, names, pairs
+from drawahead.design.options import Options, names, pairs
 from drawahead.design.tables import Tables, is_file
 from drawahead.errors import InputError, short
 
@@ -44,7 +44,7 @@ def sample_numbers(name: str, temperature: float, num: int) -> Tensor:
     return (int.from_bytes(digest[:4], "big") >> 1 << 32) + torch.arange(num)
 
 
-def build(name: str, structure: Backbone, weights: Weights, asked: Asked, tables: Tables, device: Any) -> Problem:
+def build(name: str, structure: Backbone, weights: Weights, asked: Options, tables: Tables, device: Any) -> Problem:
     """The problem of one structure."""
     designed, fixed = _chains(name, structure, asked, tables)
     structure = structure.only([*designed, *fixed])
@@ -74,7 +74,7 @@ def build(name: str, structure: Backbone, weights: Weights, asked: Asked, tables
     return Problem(name, mpnn, known, designed, fixed)
 
 
-def _chains(name: str, structure: Backbone, asked: Asked, tables: Tables) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chains(name: str, structure: Backbone, asked: Options, tables: Tables) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Chains that are designed and those that are kept, each sorted."""
     if tables.chains is not None:
         entry = tables.of("chains", name)
@@ -94,14 +94,14 @@ def _chains(name: str, structure: Backbone, asked: Asked, tables: Tables) -> tup
     return tuple(sorted(designed)), tuple(sorted(fixed))
 
 
-def _omit(name: str, structure: Backbone, asked: Asked, tables: Tables) -> dict[int | str, str]:
+def _omit(name: str, structure: Backbone, asked: Options, tables: Tables) -> dict[int | str, str]:
     omit: dict[int | str, str] = {"*": asked.omit}
     if tables.omit_at is not None:
         return omit | jsonl.omitted_letters(structure, tables.of("omit_at", name))
     return omit | dict(pairs("--omit-at", asked.omit_at))
 
 
-def _bias(name: str, structure: Backbone, asked: Asked, tables: Tables) -> Tensor:
+def _bias(name: str, structure: Backbone, asked: Options, tables: Tables) -> Tensor:
     if tables.bias is not None:
         given: Any = {letter: value for letter, value in tables.bias.items() if letter in ALPHABET}
     else:
@@ -112,7 +112,7 @@ def _bias(name: str, structure: Backbone, asked: Asked, tables: Tables) -> Tenso
     return bias
 
 
-def _tied(name: str, structure: Backbone, asked: Asked, tables: Tables) -> list[Any]:
+def _tied(name: str, structure: Backbone, asked: Options, tables: Tables) -> list[Any]:
     tied: list[Any] = []
     if tables.tied is not None:
         tied += jsonl.tied_groups(structure, tables.of("tied", name))
@@ -130,7 +130,7 @@ def _tied(name: str, structure: Backbone, asked: Asked, tables: Tables) -> list[
     return tied
 
 
-def _profile(name: str, structure: Backbone, asked: Asked, tables: Tables) -> Profile | None:
+def _profile(name: str, structure: Backbone, asked: Options, tables: Tables) -> Profile | None:
     if tables.pssm is None:
         return None
     entry = {chain: given for chain, given in tables.of("pssm", name).items() if given}
@@ -140,7 +140,7 @@ def _profile(name: str, structure: Backbone, asked: Asked, tables: Tables) -> Pr
     return Profile(trust, table, asked.pssm_share, odds, asked.pssm_threshold)
 
 
-def _membrane(asked: Asked) -> dict[int | str, int]:
+def _membrane(asked: Options) -> dict[int | str, int]:
     given = pairs("--membrane", asked.membrane) if "=" in asked.membrane else [("*", asked.membrane or "0")]
     if not all(label in ("0", "1", "2") for _, label in given):
         raise InputError(f"--membrane must be 0, 1 or 2, or such as A10-25=2, not {short(asked.membrane)}")

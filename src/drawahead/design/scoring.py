@@ -14,9 +14,9 @@ import torch
 from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.design import sources
-from drawahead.design.asked import Asked
 from drawahead.design.fasta import spelled
 from drawahead.design.models import find_weights
+from drawahead.design.options import Options
 from drawahead.design.parts import native_scores
 from drawahead.design.problem import Problem, build
 from drawahead.design.tables import read_tables
@@ -41,7 +41,7 @@ class Scored:
 def score(
     folder: str | Path,
     structures: Sequence[str | Path],
-    asked: Asked,
+    asked: Options,
     *,
     probabilities: bool = False,
     device: str = "cpu",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drawahead.adapters.structures import Backbone
-from drawahead.design.asked import Asked
+from drawahead.design.options import Options
 from drawahead.errors import InputError, short
 from drawahead.inputs import table as numbers_of
 from drawahead.jobs.files import sha256
@@ -43,7 +43,7 @@ class Tables:
         return table[name]
 
 
-def read_tables(asked: Asked) -> tuple[Tables, dict[str, str]]:
+def read_tables(asked: Options) -> tuple[Tables, dict[str, str]]:
     """The files that are named, and their checksums."""
     assert {field.name for field in fields(Tables)} == set(_OPTIONS)
     read: dict[str, dict[str, Any]] = {}

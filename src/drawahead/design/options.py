@@ -13,7 +13,7 @@ from drawahead.inputs import number, numbers
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """The options of a job, the same for every structure. Residues are written as for `Backbone.select`; where a file
     is named, it is JSONL in the format of ProteinMPNN's own tools."""
 
@@ -73,9 +73,9 @@ class Asked:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Asked:
+    def of(given: Mapping[str, Any]) -> Options:
         """From what `to_dict` gave, or a part of it."""
-        known = {field.name: type(field.default) for field in dataclasses.fields(Asked)}
+        known = {field.name: type(field.default) for field in dataclasses.fields(Options)}
         values: dict[str, Any] = {}
         for name, value in given.items():
             value = tuple(value) if isinstance(value, list) else value
@@ -83,7 +83,7 @@ class Asked:
             if not isinstance(value, known.get(name, type(None))):
                 raise InputError(f"there is no option {name} that could be {short(value)}")
             values[name] = value
-        return Asked(**values)
+        return Options(**values)
 
 
 def pairs(name: str, text: str) -> list[tuple[str, str]]:
