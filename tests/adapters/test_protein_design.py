@@ -219,6 +219,17 @@ def test_a_profile_is_mixed_in_as_published(model: Any, weights: Weights, monkey
     assert torch.equal(ours.samples, theirs["S"])
 
 
+def test_omitted_letters_stay_out_of_a_profile() -> None:
+    """Everywhere, at one residue, or by a bias of minus infinity; though the profile knows nothing else."""
+    table = torch.zeros(12, 21)
+    table[:, [ALPHABET.index(letter) for letter in "CKW"]] = 1 / 3
+    mpnn = small(
+        profile=Profile(probabilities=table, share=1.0), omit={"*": "C", "A2": "K"}, bias={"A3": {"W": -torch.inf}}
+    )
+    drawn = mpnn.design(60, seed=0).sequences
+    assert [{sequence[i] for sequence in drawn} for i in range(4)] == [{"K", "W"}, {"W"}, {"K"}, {"K", "W"}]
+
+
 def test_noise_on_the_backbone_is_that_of_its_seed() -> None:
     plain = small().log_probs()
     noisy = [small(backbone_noise=0.3, noise_seed=seed).log_probs() for seed in (1, 1, 2)]
