@@ -13,7 +13,7 @@ from torch import Tensor
 
 from drawahead import plots
 from drawahead.chains import GaussianChain
-from drawahead.denoisers import Denoiser
+from drawahead.models.denoisers import Denoiser
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Sampler, Stepwise
 from drawahead.schedules import DDPM, StochasticLocalization, linear_betas

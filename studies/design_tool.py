@@ -30,11 +30,11 @@ import drawahead as da
 from drawahead.adapters._choices import symmetric
 from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
 from drawahead.adapters.structures import read_structure
-from drawahead.agreement import two_sample_kolmogorov
 from drawahead.design import Job, Options
 from drawahead.design import run as run_tool
 from drawahead.design import sources as files_of
 from drawahead.design.models import find_weights
+from drawahead.verification.statistics import two_sample_kolmogorov
 from studies.study import data_path, out_option, save
 
 LEVEL, POWER = 0.01, 0.9

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from drawahead import plots
-from drawahead.agreement import chi_square
-from drawahead.noise import Noisy
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
+from drawahead.models.perturbed import Noisy
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
 from drawahead.targets import DenseLogistic, Ising, Pairs, Product, SpanningTree, Table
+from drawahead.verification.statistics import chi_square
 from studies.estimates import Estimate, mean
 from studies.study import Data, Stamp, Study, Watch, origin, quick_option
 from studies.tables import table

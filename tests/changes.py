@@ -21,7 +21,7 @@ from drawahead import ardiffusion as ar
 from drawahead.chains.base import Chain
 from drawahead.engine.captured import Batch
 from drawahead.engine.graphs import Graphs
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 from drawahead.samplers import Coupled, Sampler
 from drawahead.schedules import linear_betas
 from drawahead.targets import GaussianMixture

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.agreement import chi_square
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Recursive, Sampler
+from drawahead.verification.statistics import chi_square
 
 BUDGET = 1e-3
 CHECKS = 1250

@@ -12,10 +12,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Auto, CountingDenoiser, CountingOracle, Coupled, GaussianChain, Sequential, TokenChain
-from drawahead.agreement import chi_square
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers.auto import Choice, Experience, between, expected_rounds
 from drawahead.targets import DenseLogistic, GaussianMixture, Hypercube, MixtureOfProducts, Pairs, Product, TreeIsing
+from drawahead.verification.statistics import chi_square
 from tests.exactness import combined, joint_law, outcome_counts
 from tests.gaussian.reference import innovations, path_p_value, whole
 

@@ -38,7 +38,7 @@ from drawahead import (
 from drawahead.chains.base import Chain
 from drawahead.engine.graphs import GRAPHS
 from drawahead.executors import Local
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.samplers.window import WindowSampler
 from drawahead.schedules import Given, Plan
@@ -195,7 +195,7 @@ def lanes(name: str, **options: Any) -> Make:
 def interrupted() -> Chain:
     """Deterministic steps in the middle, and at the end."""
     plan, fixed = PLANS["mixing"], torch.tensor([False, False, True, False, True, True])
-    options: dict[str, Any] = {"start": plan.start, "final": plan.final, "fixed": fixed, "reads": plan.reads}
+    options: dict[str, Any] = {"start": plan.start, "final": plan.final, "deterministic": fixed, "reads": plan.reads}
     return StackedChain(
         BENT["mixing"], StackedPlan(plan.a, plan.b, plan.s, **options), (2,), record=[2, 3, 5], dtype=torch.float64
     )
@@ -714,10 +714,11 @@ def test_what_only_padding_asks_may_be_bad(sampler: Sampler) -> None:
     one, other = both(chain, sampler, 2)
     assert torch.equal(one.samples, other.samples)
 
-    def denoiser(x: Tensor, k: Tensor) -> Tensor:
-        return torch.where((x.abs() > 1e6).any(1)[:, None], NAN, steep(x, k))
+    def counter(x: Tensor, k: Tensor) -> Tensor:
+        """Every step adds one; a state beyond that of its step is one that no sample is ever in."""
+        return torch.ones_like(x).masked_fill((x > k[:, None] + 0.5).any(1)[:, None], NAN)
 
-    walk = GaussianChain(denoiser, Walk((0.5,) * 4), (3,), dtype=torch.float64)
+    walk = GaussianChain(counter, Walk((0.01,) * 5), (2,), dtype=torch.float64)
     assert_same_values(*(result.samples for result in both(walk, sampler, 3, max_live=2)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -12,9 +13,7 @@ import torch
 import drawahead as da
 from drawahead.cli.app import run
 from drawahead.cli.names import named
-from drawahead.cli.reference import page
-from drawahead.cli.shipped import SHIPPED, Asked
-from drawahead.cli.tilings import SHAPES
+from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.samplers import SAMPLERS
 from drawahead.targets import CHAINS, TARGETS
 
@@ -106,9 +105,9 @@ def test_clothes_are_written_as_a_picture(
 
 def test_without_a_gpu_clothes_take_fewer_steps_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    subject = named("fashion", Asked())
+    subject = named("fashion", TargetOptions())
     assert subject.chain.steps == 100 and "100 of its 1000 steps; --steps 1000 for all" in subject.remark
-    assert named("fashion", Asked(steps=7)).remark == ""
+    assert named("fashion", TargetOptions(steps=7)).remark == ""
 
 
 def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,14 +175,14 @@ MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "digits": ["--wind
 
 
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [*SHIPPED, *TARGETS, *CHAINS, *SHAPES]:
+    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS]:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
         same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
         assert run([*same, "--json"]) == 0, capsys.readouterr().err
         shown = json.loads(capsys.readouterr().out)
         assert shown["complete"] and shown["num_samples"] == 3 and shown["shards"] == 2 and "samples" not in shown
         job = da.jobs.read(tmp_path / name)
-        again = named(name, Asked().filled(job.config.options))  # what is written down says what was drawn from
+        again = named(name, TargetOptions().filled(job.config.options))  # what is written down says what was drawn from
         assert again.chain.steps == job.config.steps and again.chain.empty(3).shape == job.samples().shape
         sampler = job.config.sampler.sampler
         assert (
@@ -263,14 +262,14 @@ def test_what_is_finished_is_kept(
     again = "drawahead sample long.py:Model --out job --resume"
     assert capsys.readouterr().err == f"drawahead: {words}; 900 of 1500 samples are kept in job; go on with: {again}\n"
     assert run(again.split()[1:]) == 0
-    chain = da.sample(named("long.py:Model", Asked()).chain, 1500, seed=0, sampler=da.Sequential())
+    chain = da.sample(named("long.py:Model", TargetOptions()).chain, 1500, seed=0, sampler=da.Sequential())
     assert torch.equal(da.jobs.read("job").samples(), chain.samples)
 
 
 def test_networks_compute_in_the_dtype_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for dtype in ("float64", "bfloat16"):
         assert run(["sample", "text", "--size", "5", "-n", "1", "--dtype", dtype, "--device", "cpu", "--quiet"]) == 0
-        network = getattr(named("text", Asked(size=5, dtype=dtype, device="cpu")).chain, "oracle").network  # noqa: B009
+        network = getattr(named("text", TargetOptions(size=5, dtype=dtype, device="cpu")).chain, "oracle").network  # noqa: B009
         assert network.sink.dtype == getattr(torch, dtype)
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -292,12 +291,18 @@ def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *SHAPES}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    written = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
-    assert written == page(), "run: python -m drawahead.cli.reference > docs/cli.md"
+    root = Path(__file__).parent.parent
+    spec = importlib.util.spec_from_file_location("cli_reference", root / "tools" / "cli_reference.py")
+    assert spec is not None and spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    assert (root / "docs" / "cli.md").read_text() == reference.page(), (
+        "run: python tools/cli_reference.py > docs/cli.md"
+    )
 
 
 def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +314,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *SHAPES],
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS],
         "samplers": ["auto", *SAMPLERS],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }

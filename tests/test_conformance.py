@@ -9,10 +9,10 @@ import torch
 
 import drawahead as da
 from drawahead import Recursive, Sequential
-from drawahead.agreement import chi_square, two_sample
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.targets import TARGETS, DenseLogistic, Pairs, PolyaUrns, Table
+from drawahead.verification.statistics import chi_square, two_sample
 from tests.exactness import averaged_law, combined, draws_for, joint_law, law_p_value, outcome_counts
 from tests.instances import DESIGNED, EXACT, INCONSISTENT, PLAIN, SMALL, VARIANTS, WINDOWED, likely, small_law
 

@@ -21,7 +21,7 @@ from drawahead import (
     Stepwise,
     TokenChain,
 )
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DenseLogistic, GaussianTarget, MixtureOfProducts, TreeIsing, matchings
 from tests.gaussian.reference import MEAN, SCHEDULES, VARIANCES, Walk

@@ -8,9 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.agreement import chi_square, kolmogorov, two_sample, two_sample_kolmogorov, two_sample_vectors
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.targets import DenseLogistic, Pairs, Table
+from drawahead.verification.statistics import (
+    chi_square,
+    kolmogorov,
+    two_sample,
+    two_sample_kolmogorov,
+    two_sample_vectors,
+)
 from tests.exactness import CHECKS, LEVEL, averaged_law, joint_law, outcome_counts, outcomes
 
 Check = Callable[[float], None]

@@ -36,7 +36,7 @@ assert not set(sys.modules) & set({BLOCKED!r})
 for sampler in da.samplers.SAMPLERS.values():
     if sampler.guarantee.exact:
         assert da.sample(da.targets.Ising.grid(2, 2), 3, sampler=sampler(), seed=0).samples.shape == (3, 4)
-import drawahead.agreement
+import drawahead.verification.statistics
 """
 
 

@@ -46,7 +46,14 @@ def _walk(steps: int) -> StackedPlan:
     fixed[-2] = True
     reads = torch.tensor([1.0, 0.0], dtype=torch.float64).expand(steps, 2)
     return StackedPlan(
-        a, b, s, start=torch.ones(2), final=torch.tensor([1.0, 0.5]), refresh=(keep, add), fixed=fixed, reads=reads
+        a,
+        b,
+        s,
+        start=torch.ones(2),
+        final=torch.tensor([1.0, 0.5]),
+        refresh=(keep, add),
+        deterministic=fixed,
+        reads=reads,
     )
 
 

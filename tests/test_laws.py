@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from drawahead import Categorical
-from drawahead.agreement import chi_square
 from drawahead.randomness import Purpose, Stream
+from drawahead.verification.statistics import chi_square
 
 Check = Callable[[float], None]
 DRAWS = 20_000

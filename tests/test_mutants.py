@@ -10,10 +10,10 @@ import torch
 
 import drawahead as da
 from drawahead import Block, Recursive, Sequential
-from drawahead.agreement import chi_square
 from drawahead.samplers import Sampler
 from drawahead.samplers.window import WindowSampler
 from drawahead.targets import DenseLogistic
+from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, averaged_law, draws_for, joint_law, law_p_value, outcome_counts
 from tests.instances import DESIGNED, EXACT, SMALL, small_law
 from tests.mutants import HARMLESS, MUTANTS, Mutant, PeekingCoupled, UnbrokenBlock, UnbrokenRecursive

@@ -10,7 +10,7 @@ import drawahead as da
 from drawahead import Coupled, InputError, Sequential, TokenChain
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenPaths
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.targets import DenseLogistic, MarkovChain, MixtureOfProducts, Product
 
 

@@ -27,8 +27,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, Picard, Recursive, Sequential, StackedChain, Stepwise, TokenChain
-from drawahead.pages.replay import sampler_named
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import from_repr
 from tests import mutants as of_tokens
 from tests.ardiffusion import mutants as of_parts
 from tests.executors.test_pool import Pooled
@@ -99,7 +99,7 @@ def test_what_auto_has_drawn_is_drawn_again_by_the_sampler_in_its_report(seconds
 
     chain = GaussianChain(denoiser, da.DDPM(timesteps=da.schedules.spaced(40, 1000)), (3,), dtype=torch.float64)
     chosen = da.sample(chain, 3, seed=0)
-    again = da.sample(chain, 3, seed=0, sampler=sampler_named(chosen.report.sampler))
+    again = da.sample(chain, 3, seed=0, sampler=from_repr(chosen.report.sampler))
     assert chosen.report.choice and torch.equal(again.samples, chosen.samples)
 
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.agreement import chi_square, kolmogorov
 from drawahead.chains import TokenChain
 from drawahead.chains.base import Tally
 from drawahead.randomness import Purpose, Stream, _unit, philox, seed_from
 from drawahead.targets import DenseLogistic
+from drawahead.verification.statistics import chi_square, kolmogorov
 from tests.exactness import combined
 
 Check = Callable[[float], None]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead import Categorical, InputError, Rejection, rejection, speculative_rejection
-from drawahead.agreement import chi_square
+from drawahead.verification.statistics import chi_square
 from tests.exactness import combined
 
 Check = Callable[[float], None]

@@ -179,6 +179,10 @@ def told_tokens(**options: Any) -> TokenChain:
     return TokenChain(**given | options)
 
 
+def bounded(x: Tensor, k: Tensor) -> Tensor:
+    return torch.tanh(x)
+
+
 @dataclass(frozen=True)
 class Setting:
     """An argument of a constructor, set as the attribute of that name."""
@@ -466,6 +470,37 @@ def test_what_is_kept_of_others_stays(used: list[Batch]) -> None:
     for chain in chains:
         drawn(chain, True)
     assert used[3] is used[0] and used[4] is used[2]
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+@pytest.mark.parametrize("denoiser", [Network(), bounded], ids=["a network", "a function"])
+def test_what_nobody_can_use_again_is_not_kept(denoiser: Any) -> None:
+    """Chains come and go on a model that stays. Each had a plan of its own, without which its rounds are of no use:
+    they are given back by the end of the next call."""
+    for _ in range(3):
+        drawn(GaussianChain(denoiser, WALK, (3,), dtype=torch.float64), True)
+        gc.collect()
+    drawn(spins(), True)
+    gc.collect()
+    assert len(GRAPHS) == 0
+
+
+@pytest.mark.usefixtures("_only_what_is_new")
+def test_a_class_that_knows_its_instance_goes_with_it() -> None:
+    """Classes made in a function often refer to what was made there."""
+
+    def made() -> weakref.ref[Any]:
+        class Local(Spins):
+            def rows(self, tokens: Tensor) -> Tensor:
+                return Spins.rows(model, tokens)
+
+        model = Local()
+        drawn(TokenChain(model), True)
+        return weakref.ref(model)
+
+    left = made()
+    gc.collect()
+    assert left() is None and len(GRAPHS) == 0
 
 
 @pytest.mark.usefixtures("_only_what_is_new")

@@ -98,7 +98,7 @@ def _member(name: str, value: Any) -> str:
     if not inspect.isfunction(function):
         return ""
     words = text(function)
-    bare = re.sub(r"\((self|cls)(, )?", "(", signature(function).replace("\n    ", " ").replace("\n", ""))
+    bare = re.sub(r"\(\s*(self|cls)(, )?", "(", re.sub(r"\s+", " ", signature(function))).replace(" )", ")")
     return f"- `{name}{bare}`: {_first(words)}" if words else ""
 
 

@@ -2,7 +2,11 @@
 
 from drawahead import adapters, ardiffusion, design, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
-from drawahead.denoisers import (
+from drawahead.engine.graphs import GRAPHS as graphs
+from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
+from drawahead.executors import Local, Ray, Replicas
+from drawahead.laws import Categorical, Gaussian
+from drawahead.models.denoisers import (
     CountingDenoiser,
     Denoiser,
     DenoisingTarget,
@@ -11,12 +15,8 @@ from drawahead.denoisers import (
     from_score,
     from_velocity,
 )
-from drawahead.engine.graphs import GRAPHS as graphs
-from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
-from drawahead.executors import Local, Ray, Replicas
-from drawahead.laws import Categorical, Gaussian
-from drawahead.noise import Noisy, NoisyDenoiser
-from drawahead.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
+from drawahead.models.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
+from drawahead.models.perturbed import Noisy, NoisyDenoiser
 from drawahead.rejection import Rejection, rejection, speculative_rejection
 from drawahead.report import Report
 from drawahead.sample import Result, sample

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,25 +15,6 @@ class DrawaheadError(Exception):
 
 class InputError(DrawaheadError, ValueError):
     """An argument has the wrong shape, value or type."""
-
-
-def whole(name: str, value: object, least: int | None = None) -> int:
-    """`value` as an integer, or an InputError that names it."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:  # arrays have __index__, too, and fail only now
-        number = None
-    if number is None or isinstance(value, bool):
-        raise InputError(f"{name} must be a whole number, not {short(value)}")
-    if least is not None and number < least:
-        raise InputError(f"{name} must be at least {least}, not {short(number)}")
-    return number
-
-
-def short(value: object) -> str:
-    """A value in a message, on one line however long it is."""
-    shown = " ".join(repr(value).split())
-    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class AnswerError(DrawaheadError, ValueError):

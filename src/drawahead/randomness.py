@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short, whole
+from drawahead.errors import InputError
+from drawahead.validate import short, whole
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -154,6 +155,11 @@ def checked_seed(seed: object) -> int:
     if not 0 <= number < 2**64:
         raise InputError(f"seed must be from 0 to 2^64 - 1, not {short(number)}")
     return number
+
+
+def seeded(seed: object) -> torch.Generator:
+    """A private generator: the global one is never touched."""
+    return torch.Generator().manual_seed(whole("seed", seed, 0, 2**63 - 1))
 
 
 def seed_from(seed: int | None, generator: torch.Generator | None) -> int:

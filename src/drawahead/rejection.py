@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import instance, number, table
 from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.randomness import Purpose, Stream, checked_seed
+from drawahead.validate import as_float64, instance, number
 
 MOST = 1e9
 """Draws that a bound may ask for."""
@@ -96,12 +96,12 @@ def _checked(name: str, law: Law) -> tuple[int, ...]:
         if tensor is not None:
             instance(f"the table of {name}", tensor, Tensor, "a tensor")
     if isinstance(law, Categorical):
-        rows = table(name, law.log_probs)
+        rows = as_float64(name, law.log_probs)
         if rows.dim() != 3 or not rows.shape[-1] or not bool((rows.logsumexp(-1).abs() <= 1e-6).all()):
             raise InputError(f"{name} must be log-probabilities (rows, window, q) that are normalised")
         return tuple(rows.shape)
     if isinstance(law, Gaussian):
-        mean, scale = table(name, law.mean, finite=True), table(name, law.scale, finite=True)
+        mean, scale = as_float64(name, law.mean, finite=True), as_float64(name, law.scale, finite=True)
         if mean.dim() != 3 or scale.shape != mean.shape[:2] or not bool((scale > 0).all()):
             raise InputError(f"{name} must have means (rows, window, d) and scales (rows, window), all above 0")
         return tuple(mean.shape)

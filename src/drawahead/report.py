@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.history import History
+from drawahead.validate import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

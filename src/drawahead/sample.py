@@ -13,19 +13,20 @@ from torch import Tensor
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.packed import PackedRun
 from drawahead.engine.run import Call, Run
 from drawahead.engine.start import start_run
 from drawahead.engine.threads import Executor
-from drawahead.errors import InputError, Interrupted, SamplingError, short, whole
+from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.executors.local import Local
-from drawahead.oracles import TokenOracle
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.progress import Standing, bar, watching
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.validate import short, whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from drawahead import plots
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
 from drawahead.targets._kasteleyn import graphs
 from drawahead.targets.matchings import PlanarMatching
+from drawahead.validate import instance, short, whole
 
 if TYPE_CHECKING:
     import networkx

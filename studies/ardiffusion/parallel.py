@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from drawahead import rtk
-from drawahead.agreement import same_law
 from drawahead.ardiffusion import (
     RTK,
     Config,
@@ -29,6 +28,7 @@ from drawahead.chains.stacked import StackedChain
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Sampler, Sequential, Stepwise
 from drawahead.schedules import DDPM, OUExponential, Schedule, linear_betas
+from drawahead.verification.statistics import same_law
 from studies.ardiffusion.shapes import Shapes
 from studies.ardiffusion.shapes_study import CENTRE, SCALE
 from studies.estimates import mean

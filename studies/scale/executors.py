@@ -25,7 +25,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.engine.threads import Executor
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 from studies.scale.page import SOURCES, figure, values
 from studies.study import Data, Study, Watch, data_path, save
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.agreement import two_sample_kolmogorov
+from drawahead.verification.statistics import two_sample_kolmogorov
 from studies.speed.place import Place
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from drawahead.errors import InputError
-from drawahead.pages.png import encoded
+from drawahead.views.pictures import encoded
 from studies.speed.fresh import started
 from studies.speed.place import Place, Setting
 from studies.speed.timing import Row

@@ -15,9 +15,9 @@ from drawahead import Block, Coupled, InputError, Sequential, Stepwise
 from drawahead.adapters.backbones import Backbones, rung
 from drawahead.adapters.proteinmpnn import ALPHABET, Profile, ProteinMPNN
 from drawahead.adapters.structures import made_up_backbone
-from drawahead.agreement import chi_square
-from drawahead.oracles import CountingOracle
+from drawahead.models.oracles import CountingOracle
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests.adapters.mpnn_literal import random_weights
 from tests.exactness import LEVEL
 

@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import drawahead as da
 from drawahead import CountingDenoiser, InputError, Sequential
 from drawahead.adapters import from_diffusers
-from drawahead.agreement import same_law
 from drawahead.randomness import Purpose, Stream
+from drawahead.verification.statistics import same_law
 
 diffusers = pytest.importorskip("diffusers")
 from diffusers import (  # noqa: E402

@@ -35,8 +35,8 @@ import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, InputError, SamplingError, Sequential, TokenChain
 from drawahead.adapters import MaskedLM
 from drawahead.adapters._token_law import TokenLaw
-from drawahead.agreement import chi_square
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests.adapters.words import SPECIAL, word_tokenizer
 from tests.exactness import draws_for, outcome_counts, outcomes
 

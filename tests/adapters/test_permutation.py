@@ -13,8 +13,8 @@ from transformers import BertConfig, BertForMaskedLM, XLNetConfig, XLNetLMHeadMo
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, InputError, Recursive, SamplingError, Sequential, Stepwise
 from drawahead.adapters import PermutationLM
-from drawahead.agreement import chi_square
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests.adapters.words import SPECIAL, word_tokenizer
 from tests.exactness import draws_for, outcome_counts, outcomes
 

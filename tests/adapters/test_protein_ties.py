@@ -18,11 +18,11 @@ from drawahead.adapters._mpnn import encode
 from drawahead.adapters._mpnn_decoder import Decoder
 from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
 from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
-from drawahead.agreement import chi_square
 from drawahead.laws import Categorical
-from drawahead.oracles import CountingOracle
+from drawahead.models.oracles import CountingOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests.adapters.mpnn_literal import random_weights, step_law
 from tests.adapters.test_proteinmpnn import LOOSE, UBIQUITIN, features
 from tests.exactness import LEVEL

@@ -20,11 +20,11 @@ import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, Sequential, Stepwise
 from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
 from drawahead.adapters.structures import Backbone, made_up_backbone, read_pdb
-from drawahead.agreement import chi_square
 from drawahead.laws import Categorical
-from drawahead.oracles import HIDDEN, CountingOracle
+from drawahead.models.oracles import HIDDEN, CountingOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests.adapters.conftest import PACKAGE, WEIGHTS
 
 UBIQUITIN = Path(__file__).parent / "data" / "1ubi.pdb"

@@ -19,8 +19,8 @@ from torch.special import ndtr
 import drawahead as da
 from drawahead import ardiffusion as ar
 from drawahead import rtk
-from drawahead.agreement import kolmogorov
 from drawahead.schedules import Plan, Schedule, linear_betas
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 
 NUMBER, SIZE = 3, 2

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import ardiffusion as ar
-from drawahead.agreement import same_law
+from drawahead.verification.statistics import same_law
 
 PARTS = ar.Parts((4,), (2,))
 CONFIG = ar.Config(PARTS, ar.TransformerEncoder(16, 1, 2), ar.MLPDenoiser(32, 2))

@@ -80,17 +80,20 @@ def coupled(d: Dice) -> da.Coupled:
     return da.Coupled(window=window, secant=d.chance(0.65), least=least)
 
 
-def sampler(d: Dice, *, steps: int, exact: bool = True) -> Sampler:
-    """One of the named samplers in some setting. What takes long on long chains is rare there."""
+def sampler(d: Dice, steps: int, *, literal: bool = True, refining: bool = True) -> Sampler:
+    """One of the named samplers in some setting. What takes long on long chains is rare there.
+
+    Not those that take literal steps, or that refine their guesses, if they are not wanted.
+    """
     window, pipelined = d.choice([None, None, 1, 2, 3, 5, 8, 256]), d.chance(0.7)
     short = steps <= 14
     some: list[tuple[float, Sampler]] = [
-        (4, coupled(d)),
+        (4 if refining else 0, coupled(d)),
         (2 if short else 0.1, da.Block(window=window, pipelined=pipelined)),
         (2 if short else 0.1, da.Stepwise(window=window, pipelined=pipelined)),
         (1 if steps <= 8 else 0, da.Recursive(growth=d.choice([None, 1.0, 3.0]))),
-        (1, da.Sequential()),
-        (0 if exact else 1, Picard(tolerance=0.0, window=window)),
+        (1 if literal else 0, da.Sequential()),
+        (1 if literal else 0, Picard(tolerance=0.0, window=window)),
     ]
     return d.choices([one for _, one in some], [weight for weight, _ in some])[0]
 

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.special import gammainc, gammaincc, ndtr
 
 import drawahead as da
-from drawahead.agreement import kolmogorov
 from drawahead.chains import Chain
 from drawahead.errors import InputError
 from drawahead.samplers import Picard, Sampler
+from drawahead.verification.statistics import kolmogorov
 from tests.differential.cases import Asked, Dice, arrangements, drawn
 from tests.exactness import combined
 

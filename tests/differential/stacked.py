@@ -93,7 +93,7 @@ class StackedCase:
         """The plan for literal.py."""
         p = self.plan
         refresh = None if p.refresh is None else (p.refresh[0].numpy(), p.refresh[1].numpy())
-        return Lanes(p.a.numpy(), p.b.numpy(), p.s.numpy(), p.start.numpy(), p.is_fixed.tolist(), refresh)
+        return Lanes(p.a.numpy(), p.b.numpy(), p.s.numpy(), p.start.numpy(), p.is_deterministic.tolist(), refresh)
 
     def oracle_of(self, number: int) -> literal.LaneOracle:
         """The oracle of one sample, for literal.py."""
@@ -154,7 +154,7 @@ def stacked_case(seed: int, count: int) -> StackedCase:
         start=torch.tensor([d.choice([0.0, 1.0, 2.0]) for _ in range(c)]),
         final=torch.eye(c),
         refresh=refresh,
-        fixed=None if fixed is None else torch.tensor(fixed),
+        deterministic=None if fixed is None else torch.tensor(fixed),
         reads=None if reads is None else torch.as_tensor(reads),
         slopes=(torch.as_tensor(bounds[0]), torch.as_tensor(bounds[1])) if d.chance(0.3) else None,
     )

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.special import ndtri
 
 import drawahead as da
-from drawahead.agreement import chi_square
-from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle, reveal
+from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle, reveal
 from drawahead.samplers import Sampler
+from drawahead.verification.statistics import chi_square
 from tests import literal
 from tests.differential.cases import Asked, Dice, asked, dice, drawn, told
 from tests.differential.judge import is_literal, noise_p_value, part, rearranged

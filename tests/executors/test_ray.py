@@ -19,7 +19,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import InputError, Ray, SamplingError
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 from tests.executors.troubled import Ordered, Troubled, cube, small
 
 ray: Any = pytest.importorskip("ray", reason="needs the extra ray")

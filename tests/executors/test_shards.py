@@ -15,7 +15,7 @@ import drawahead as da
 from drawahead import Local
 from drawahead.chains import Chain
 from drawahead.engine.threads import Query
-from drawahead.executors.elsewhere import elsewhere
+from drawahead.executors.remote import without_model
 from drawahead.executors.shards import cut, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
@@ -59,7 +59,7 @@ def test_shards_give_the_numbers_of_the_whole(name: str, shards: int) -> None:
     """The driver has the stand-in, and everything is asked of the chain itself."""
     chain = CHAINS[name]
     for sampler in (da.Coupled(3), da.Block()):
-        driver = pickle.loads(pickle.dumps(elsewhere(chain)))
+        driver = pickle.loads(pickle.dumps(without_model(chain)))
         cutting = Cutting(chain, shards)
         here = da.sample(chain, 9, sampler=sampler, seed=0, graphs=False)
         there = da.sample(driver, 9, sampler=sampler, seed=0, executor=cutting)
@@ -69,7 +69,7 @@ def test_shards_give_the_numbers_of_the_whole(name: str, shards: int) -> None:
 
 def test_rereads_are_cut_too() -> None:
     cutting = Cutting(CHAINS["urns"], 3)
-    da.sample(elsewhere(CHAINS["urns"]), 9, sampler=da.Coupled(3), seed=0, executor=cutting)
+    da.sample(without_model(CHAINS["urns"]), 9, sampler=da.Coupled(3), seed=0, executor=cutting)
     assert {kind.__name__ for kind in cutting.kinds} == {"TokenQuery", "Reread"}
 
 
@@ -101,7 +101,7 @@ def test_what_is_sent_is_no_more_than_the_shard() -> None:
 def test_a_stand_in_cannot_be_asked() -> None:
     for name in ("dense", "cube"):
         with pytest.raises(da.DrawaheadError, match="executor="):
-            da.sample(elsewhere(CHAINS[name]), 2, sampler=da.Sequential())
+            da.sample(without_model(CHAINS[name]), 2, sampler=da.Sequential())
 
 
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 50), st.none() | st.integers(1, 60))

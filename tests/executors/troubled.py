@@ -12,7 +12,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.chains import Chain
-from drawahead.oracles import TokenOracle, WrappedOracle
+from drawahead.models.oracles import TokenOracle, WrappedOracle
 
 Trouble = Callable[[Tensor], None]
 

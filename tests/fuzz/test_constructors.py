@@ -35,7 +35,9 @@ def drawn_with(sampler: Any) -> None:
 
 
 def two_lanes(a: Any, b: Any, s: Any, start: Any, final: Any, refresh: Any, fixed: Any, reads: Any, slopes: Any) -> Any:
-    return da.StackedPlan(a, b, s, start=start, final=final, refresh=refresh, fixed=fixed, reads=reads, slopes=slopes)
+    return da.StackedPlan(
+        a, b, s, start=start, final=final, refresh=refresh, deterministic=fixed, reads=reads, slopes=slopes
+    )
 
 
 PLAN: dict[str, Any] = {

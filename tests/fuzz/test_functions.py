@@ -12,11 +12,12 @@ import torch
 from hypothesis import strategies as st
 
 import drawahead as da
-from drawahead import agreement, jobs, pages, targets
 from drawahead import ardiffusion as ar
+from drawahead import jobs, pages, targets
 from drawahead.adapters.structures import Backbone, made_up_backbone, read_pdb
 from drawahead.laws import Categorical, Gaussian
 from drawahead.samplers import Coupled
+from drawahead.verification import statistics
 from tests.fuzz.fuzzing import elsewhere, fuzzed, huge, only_our_errors, strange, tensors
 
 TOKENS = targets.Pairs(4)
@@ -47,18 +48,18 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"target": VECTORS, "num_samples": 50, "samplers": (Coupled(),), "seed": 0, "with_power": True},
     ),
     "chi_square": (
-        agreement.chi_square,
+        statistics.chi_square,
         {"counts": torch.tensor([5, 6, 7]), "probabilities": torch.tensor([0.25, 0.25, 0.5])},
     ),
-    "two_sample": (agreement.two_sample, {"first": DRAWN.samples, "second": DRAWN.samples}),
-    "kolmogorov": (agreement.kolmogorov, {"cdf_values": torch.tensor([0.1, 0.5])}),
-    "kolmogorov_columns": (agreement.kolmogorov_columns, {"cdf_values": torch.tensor([[0.1, 0.5], [0.2, 0.9]])}),
+    "two_sample": (statistics.two_sample, {"first": DRAWN.samples, "second": DRAWN.samples}),
+    "kolmogorov": (statistics.kolmogorov, {"cdf_values": torch.tensor([0.1, 0.5])}),
+    "kolmogorov_columns": (statistics.kolmogorov_columns, {"cdf_values": torch.tensor([[0.1, 0.5], [0.2, 0.9]])}),
     "two_sample_kolmogorov": (
-        agreement.two_sample_kolmogorov,
+        statistics.two_sample_kolmogorov,
         {"first": torch.tensor([0.1, 0.5]), "second": torch.tensor([0.1])},
     ),
-    "two_sample_vectors": (agreement.two_sample_vectors, {"first": torch.eye(3), "second": torch.eye(3)}),
-    "same_law": (agreement.same_law, {"first": torch.eye(3), "second": torch.eye(3)}),
+    "two_sample_vectors": (statistics.two_sample_vectors, {"first": torch.eye(3), "second": torch.eye(3)}),
+    "same_law": (statistics.same_law, {"first": torch.eye(3), "second": torch.eye(3)}),
     "rejection": (da.rejection, {"target": COIN, "draft": COIN, "bound": 1.5, "seed": 0}),
     "speculative_rejection": (da.speculative_rejection, {"target": LEVEL, "draft": LEVEL, "seed": 0}),
     "rejection of tables": (
@@ -111,7 +112,10 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         lambda columns, vocab_size: pages.Grids(columns, vocab_size).picture(torch.tensor([0, 1, 0])).html(""),
         {"columns": 2, "vocab_size": 2},
     ),
-    "Texts": (lambda letters: pages.Texts(letters).picture(torch.tensor([0, 1])).html(""), {"letters": lambda s: "ab"}),
+    "Texts": (
+        lambda letters, blanks: pages.Texts(letters, blanks).picture(torch.tensor([0, 1])).html(""),
+        {"letters": lambda s: "ab", "blanks": (0,)},
+    ),
     "jobs.draw": (
         jobs.draw,
         {

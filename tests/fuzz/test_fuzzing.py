@@ -11,8 +11,9 @@ import pytest
 from hypothesis import strategies as st
 
 import drawahead as da
-from drawahead import agreement, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
+from drawahead import ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
 from drawahead.errors import InputError
+from drawahead.verification import statistics
 from tests.fuzz.fuzzing import fuzzed, only_our_errors, strange
 from tests.fuzz.test_constructors import MADE
 from tests.fuzz.test_functions import DOORS
@@ -27,7 +28,7 @@ GIVEN = {
         "Film",
         "Gallery",
         "Shard",
-        "Written",
+        "SamplerRecord",
         "Guarantee",
         "NamedChain",
         "NamedTarget",
@@ -45,7 +46,7 @@ ELSEWHERE = {
     *("ddim_steps", "ddpm_steps"),  # of the schedules
     *("Tilings", "aztec_diamond", "domino_grid"),  # through film and region
 }
-ROOMS = (da, agreement, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings)
+ROOMS = (da, statistics, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings)
 
 
 def public(room: ModuleType) -> list[str]:

@@ -31,10 +31,10 @@ from torch.special import gammainc, ndtr
 
 import drawahead as da
 from drawahead import GaussianChain, Recursive
-from drawahead.agreement import kolmogorov
 from drawahead.samplers import Sampler
 from drawahead.schedules import Plan, Schedule, linear_betas
 from drawahead.targets import GaussianMixture, GaussianTarget, Hypercube
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 
 MEAN = torch.tensor([1.0, -0.5], dtype=torch.float64)

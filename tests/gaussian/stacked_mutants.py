@@ -127,7 +127,7 @@ def _spent(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def only_when_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are asked along guesses that were never refreshed."""
     in_place_of(StackedPaths, "ask", _without("refreshed"))(monkeypatch)
-    in_place_of(StackedPaths, "look", _without("add"))(monkeypatch)
+    in_place_of(StackedPaths, "query_model", _without("add"))(monkeypatch)
 
 
 def _without(table: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -150,7 +150,7 @@ def _without(table: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def lane_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are asked with the last lane as it was committed: along a guess it does not move."""
     in_place_of(StackedPaths, "ask", _asked_behind)(monkeypatch)
-    in_place_of(StackedPaths, "look", _looked_behind)(monkeypatch)
+    in_place_of(StackedPaths, "query_model", _looked_behind)(monkeypatch)
 
 
 def _asked_behind(ask: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,9 +9,9 @@ import torch
 
 import drawahead as da
 from drawahead import GaussianChain, Recursive
-from drawahead.agreement import kolmogorov
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianTarget, Hypercube
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 from tests.gaussian.reference import (
     GRID,

@@ -14,9 +14,9 @@ from torch.special import log_ndtr, ndtr
 
 import drawahead as da
 from drawahead import Gaussian, GaussianChain
-from drawahead.agreement import chi_square
 from drawahead.laws.gaussian import _mass, _residual_quantile, _threshold
 from drawahead.randomness import Purpose, Stream
+from drawahead.verification.statistics import chi_square
 from tests.exactness import combined
 from tests.gaussian.reference import Walk, normal_p_value, path_p_value
 from tests.instances import PLAIN

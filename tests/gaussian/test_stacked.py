@@ -125,8 +125,8 @@ SCHEDULES: list[Schedule] = [
 
 def one_lane(schedule: Schedule) -> StackedChain:
     plan, denoise = schedule.plan(), MODES.denoiser(schedule)
-    fixed = plan.s == 0
-    s = torch.where(fixed, 1.0, plan.s)
+    deterministic = plan.s == 0
+    s = torch.where(deterministic, 1.0, plan.s)
     steepest = torch.where(plan.signal[:-1] > 0, 1 / plan.signal[:-1].clamp(min=1e-30), 0.0)
     stacked = StackedPlan(
         plan.a[:, None, None],
@@ -134,7 +134,7 @@ def one_lane(schedule: Schedule) -> StackedChain:
         s[:, None, None],
         start=torch.tensor([plan.start], dtype=torch.float64),
         final=torch.tensor([plan.final], dtype=torch.float64),
-        fixed=fixed,
+        deterministic=deterministic,
         reads=torch.ones(len(s), 1),
         slopes=(torch.zeros_like(steepest), steepest),
     )
@@ -214,8 +214,8 @@ def test_the_shape_of_a_sample(sampler: Sampler) -> None:
 @pytest.mark.parametrize("sampler", EVERY, ids=repr)
 def test_deterministic_steps(sampler: Sampler) -> None:
     """They are never drafted, but by Picard; and where there is no noise at all, all samplers agree."""
-    fixed = torch.tensor([True, True, True])
-    chain = StackedChain(first, plan_of(fixed=fixed), (2,), dtype=torch.float64)
+    deterministic = torch.tensor([True, True, True])
+    chain = StackedChain(first, plan_of(deterministic=deterministic), (2,), dtype=torch.float64)
     result = da.sample(chain, 4, sampler=sampler, seed=0)
     assert torch.allclose(result.samples, da.sample(chain, 4, sampler=Sequential(), seed=0).samples, atol=1e-6)
     if not isinstance(sampler, Picard):
@@ -293,8 +293,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: plan_of(final=torch.ones(())), "final must have shape"),
     (lambda: plan_of(refresh=(torch.ones(3, 2, 2), torch.ones(4, 2, 1))), r"refresh\[0\] must have shape \(4, 2, 2\)"),
     (lambda: plan_of(refresh=(torch.ones(4, 2, 2), torch.ones(4, 1))), r"refresh\[1\] must have shape"),
-    (lambda: plan_of(fixed=torch.ones(2, dtype=torch.bool)), "fixed must hold 3 booleans"),
-    (lambda: plan_of(fixed=torch.ones(3)), "fixed must hold 3 booleans"),
+    (lambda: plan_of(deterministic=torch.ones(2, dtype=torch.bool)), "deterministic must hold 3 booleans"),
+    (lambda: plan_of(deterministic=torch.ones(3)), "deterministic must hold 3 booleans"),
     (lambda: plan_of(reads=torch.ones(3)), r"reads must have shape \(3, 2\)"),
     (lambda: plan_of(slopes=(torch.ones(3), torch.zeros(3))), "slopes"),
     (lambda: plan_of(s=torch.zeros(3, 2, 1)), "in step 0 b pushes where s adds no noise"),

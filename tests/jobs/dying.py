@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 import drawahead as da
-from drawahead.jobs import files, under_way
+from drawahead.jobs import files, runner
 
 NUM, SHARD = 120, 8
 FEW, FEW_SHARD = 7, 4
@@ -87,7 +87,7 @@ def at_random(kills: int, seed: int, folder: Path) -> dict[str, int]:
 def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]:
     """Draw a job in lives cut short. Shards that are begun leave lines in a log. -> kills, lives with progress."""
     log = folder.with_suffix(".log")
-    sample = under_way.sample
+    sample = runner.sample
 
     def logged(*args: object, **given: object) -> object:
         with log.open("a") as file:
@@ -95,7 +95,7 @@ def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]
         return sample(*args, **given)  # type: ignore[arg-type]
 
     def work() -> None:
-        under_way.sample = logged  # type: ignore[assignment]
+        runner.sample = logged  # type: ignore[assignment]
         draw(folder, NUM, SHARD)
 
     before: dict[str, str] = {}
@@ -188,7 +188,7 @@ def write_in_place(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def manifest_first(self: under_way.Drawing, index: int, result: da.Result) -> None:
+def manifest_first(self: runner.JobRunner, index: int, result: da.Result) -> None:
     """A mutant: the manifest tells of a shard that is not there yet."""
     write, later = files.write, []
     files.write = lambda path, data: later.append((path, data)) if "shards" in path.parts else write(path, data)
@@ -200,7 +200,7 @@ def manifest_first(self: under_way.Drawing, index: int, result: da.Result) -> No
         write(path, data)
 
 
-keep = under_way.Drawing._keep
+keep = runner.JobRunner._keep
 
 
 def verdict(folder: Path) -> str:
@@ -218,6 +218,6 @@ if __name__ == "__main__":
     found: dict[str, object] = {"random": at_random(kills, kills, where), "points": verdict(where / "points")}
     write, files.write = files.write, write_in_place
     found["write_in_place"] = verdict(where / "write_in_place")
-    files.write, under_way.Drawing._keep = write, manifest_first  # type: ignore[method-assign]
+    files.write, runner.JobRunner._keep = write, manifest_first  # type: ignore[method-assign]
     found["manifest_first"] = verdict(where / "manifest_first")
     sys.stdout.write(json.dumps(found))

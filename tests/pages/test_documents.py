@@ -17,8 +17,8 @@ import torch
 import drawahead as da
 from drawahead import pages
 from drawahead.pages.document import embedded
-from drawahead.pages.png import data_uri
 from drawahead.pages.summary import BARS, short
+from drawahead.views.pictures import data_uri
 from tests.pages.reading import Read, pictures_chain, pixels, uniform_chain
 
 EVIL = "</script><img src=x onerror=alert(1)><script>alert(2)</script><!--\u2028&amp;\"'"

@@ -146,10 +146,10 @@ def test_a_sampler_of_ones_own_has_to_be_given() -> None:
 
 
 def test_samplers_are_read_from_their_name_and_nothing_is_run() -> None:
-    from drawahead.pages.replay import sampler_named
+    from drawahead.samplers.record import from_repr
 
     for sampler in (*SAMPLERS, da.Coupled(window=7, least=0.25), da.Picard(), da.Separated(inner=da.Block(window=3))):
-        assert sampler_named(repr(sampler)) == sampler
+        assert from_repr(repr(sampler)) == sampler
     for text in (
         "",
         "Auto()",
@@ -161,7 +161,7 @@ def test_samplers_are_read_from_their_name_and_nothing_is_run() -> None:
         "((" * 99,
     ):
         with pytest.raises(da.InputError):
-            sampler_named(text)
+            from_repr(text)
 
 
 def test_views_that_do_not_fit_are_refused() -> None:

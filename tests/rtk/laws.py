@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.special import gammainc, ndtr
 
 from drawahead import rtk
-from drawahead.agreement import kolmogorov
 from drawahead.rtk import ULA, ULD, Kernel, MarkovKernel, Noise, RTKTarget
 from drawahead.targets import GaussianMixture, GaussianTarget
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 
 ROWS = 10_000

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import rtk
-from drawahead.agreement import kolmogorov
 from drawahead.rtk import Info, Kernel, Noise, RTKTarget
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import LEVEL, combined
 
 SPECTRUM = torch.tensor([0.05, 0.4, 3.0], dtype=torch.float64)

@@ -14,10 +14,10 @@ from torch.special import ndtr
 
 import drawahead as da
 from drawahead import rtk
-from drawahead.agreement import kolmogorov
 from drawahead.randomness import Purpose, Stream
 from drawahead.rtk import HMC, MALA, ULA, ULD, Info, Kernel, LineIntegral, MarkovKernel, Noise, ProjectedMALA, Segments
 from drawahead.targets import GaussianMixture, Hypercube
+from drawahead.verification.statistics import kolmogorov
 from tests.exactness import combined
 from tests.rtk.laws import (
     COVARIANCE,

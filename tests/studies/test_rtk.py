@@ -13,8 +13,8 @@ import torch
 
 import drawahead as da
 from drawahead import rtk
-from drawahead.agreement import two_sample_kolmogorov
 from drawahead.targets import GaussianTarget
+from drawahead.verification.statistics import two_sample_kolmogorov
 from studies.rtk import compared, parallel, scaling
 from studies.rtk.gaussian import RoundGaussian, distance, largest_ratio
 from studies.rtk.methods import methods

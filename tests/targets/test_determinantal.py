@@ -16,12 +16,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, Recursive, Sequential, Stepwise
-from drawahead.agreement import chi_square, two_sample
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DPP, SpanningTree
 from drawahead.targets.determinantal import Determinantal
+from drawahead.verification.statistics import chi_square, two_sample
 from tests.exactness import LEVEL, combined, draws_for, joint_law, law_p_value, outcomes
 
 Check = Callable[[float], None]
@@ -348,7 +348,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("eigenvalues of L must be at least 0", lambda: DPP(L=[[0.0, 1.0], [1.0, 0.0]])),
     ("eigenvalues of K must be at least 0", lambda: DPP(K=[[0.1, 0.5], [0.5, 0.1]])),
     ("eigenvalues of K must be at most 1", lambda: DPP(K=[[0.9, 0.5], [0.5, 0.9]])),
-    ("L must hold finite", lambda: DPP(L=[[float("nan")]])),
+    ("L must be finite", lambda: DPP(L=[[float("nan")]])),
     ("n must", lambda: DPP.random(0)),
     ("undirected", lambda: SpanningTree(DIRECTED)),
     ("undirected", lambda: SpanningTree([(0, 1)])),  # type: ignore[arg-type]

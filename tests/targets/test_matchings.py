@@ -14,14 +14,14 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, Recursive, Sequential, TokenChain, tilings
-from drawahead.agreement import chi_square
 from drawahead.errors import InputError
-from drawahead.pieces import Piece, Settled
+from drawahead.models.separable import Piece, Settled
 from drawahead.samplers import Sampler
 from drawahead.samplers.separated import Separated
 from drawahead.targets import PlanarMatching, matchings
 from drawahead.targets._components import Component, Part
 from drawahead.targets._separators import Node, planar_cut
+from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, combined
 from tests.mutants import SameNoiseTwice
 

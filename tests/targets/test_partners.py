@@ -15,11 +15,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import HIDDEN, Block, Coupled, TokenChain, tilings
-from drawahead.agreement import chi_square
 from drawahead.errors import InputError
 from drawahead.samplers import Sampler
 from drawahead.samplers.separated import Separated
 from drawahead.targets import PlanarMatching, _kasteleyn, _partners, matchings
+from drawahead.verification.statistics import chi_square
 from tests.targets.test_matchings import Check, delaunay, enumerated, law_p_value, prism
 
 Matching = frozenset[tuple[int, int]]

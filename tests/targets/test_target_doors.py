@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import drawahead.targets._cells as cells_module
-from drawahead.oracles import HIDDEN, CountingOracle, TokenOracle
+from drawahead.models.oracles import HIDDEN, CountingOracle, TokenOracle
 from drawahead.targets import TARGETS, DenseLogistic, MixtureOfProducts, named
 
 SIZES = {"ising": 3, "table": 6}

@@ -9,7 +9,7 @@ import torch
 
 from drawahead import targets
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.targets import (
     TARGETS,
     DenseLogistic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.targets import HardCode, Ising, MarkovChain, MixtureOfProducts, TreeIsing
 
 

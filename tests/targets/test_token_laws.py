@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.targets import (
     HardCode,
     Ising,

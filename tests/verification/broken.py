@@ -13,7 +13,7 @@ from drawahead import TokenOracle
 from drawahead.chains.base import Answer, Paths
 from drawahead.engine.threads import Thread
 from drawahead.laws import Gaussian
-from drawahead.oracles import WrappedOracle
+from drawahead.models.oracles import WrappedOracle
 from drawahead.randomness import Purpose
 from drawahead.samplers import Coupled, Sampler, Sequential
 

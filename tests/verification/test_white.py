@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.agreement import kolmogorov, kolmogorov_columns
 from drawahead.errors import InputError
 from drawahead.verification.scores import Score
+from drawahead.verification.statistics import kolmogorov, kolmogorov_columns
 from drawahead.verification.white import Off, columns, moments, pooled, white
 from tests.exactness import LEVEL
 

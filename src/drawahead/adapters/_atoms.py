@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import final
 
 from drawahead.adapters._elements import NUMBERS
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
+from drawahead.validate import short
 
 SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
 """How the names of structure files end, before .gz."""

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from drawahead.adapters._mpnn_decoder import Steps
 from drawahead.adapters.structures import Backbone
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import number, numbers, table
-from drawahead.oracles import HIDDEN
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN
+from drawahead.validate import as_float64, number, numbers, short, whole
 
 ALPHABET = "ACDEFGHIKLMNPQRSTVWYX"
 """Token i is letter i. X, an unknown residue, may be known but is not drawn unless `omit` is empty."""
@@ -61,7 +61,7 @@ def biases(structure: Backbone, bias: Any) -> Tensor:
                 name = f"bias of {one}" + (f" at {key}" if isinstance(value, Mapping) else "")
                 offset[where, letter(name, one)] += _amount(name, amount)
     elif bias is not None:
-        given = table("bias", bias, "cpu")
+        given = as_float64("bias", bias, "cpu")
         if given.shape != offset.shape:
             raise InputError(f"bias must be a number a letter or {tuple(offset.shape)}, not {tuple(given.shape)}")
         offset += given

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.schedules import EulerAncestral, Plan, Threshold, ddim_steps, ddpm_steps
+from drawahead.validate import whole
 
 _LADDER = {
     *("num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 from drawahead.adapters._network import Network
 from drawahead.adapters._token_law import TokenLaw
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError, whole
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.validate import whole
 
 Prompts = str | Tensor | Sequence[str] | Sequence[int] | Sequence[Tensor] | Sequence[Sequence[int]]
 
@@ -34,9 +36,10 @@ class LanguageModel(abc.ABC):
         if not isinstance(model, nn.Module):
             raise InputError(f"model must be a transformers model, not {type(model).__name__}")
         self.law = TokenLaw(temperature, top_k, top_p)
+        """How logits become probabilities; may be set to another one."""
         self.tokenizer = tokenizer
         self.mask, self.pad = self._special("mask"), self._special("pad")
-        self.model = model.eval()
+        self._model = model.eval()
         self._agreed()
         table: Any = getattr(model, "get_input_embeddings", lambda: None)()
         if isinstance(table, nn.Embedding):
@@ -44,13 +47,54 @@ class LanguageModel(abc.ABC):
         self.network = self._network()
         self.vocab_size = self.network.vocab_size
         self._has_room(self.vocab_size)
-        self.forbidden = self._forbidden(forbid)
+        self._forbidden_tokens = self._forbidden(forbid).to(self.device)
         self.positions = _positions(model)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model. For another one make another adapter; its weights and layers may be changed."""
+        return self._model
+
+    @property
+    def forbidden(self) -> Tensor:
+        """Which tokens are never drawn (q,)."""
+        return self._forbidden_tokens
+
+    @property
+    def temperature(self) -> float:
+        """Logits are divided by it."""
+        return self.law.temperature
+
+    @temperature.setter
+    def temperature(self, temperature: float) -> None:
+        self.law = replace(self.law, temperature=temperature)
+
+    @property
+    def top_k(self) -> int | None:
+        """How many tokens may be drawn (None: all)."""
+        return self.law.top_k
+
+    @top_k.setter
+    def top_k(self, top_k: int | None) -> None:
+        self.law = replace(self.law, top_k=top_k)
+
+    @property
+    def top_p(self) -> float | None:
+        """How much probability the tokens that may be drawn have together (None: all)."""
+        return self.law.top_p
+
+    @top_p.setter
+    def top_p(self, top_p: float | None) -> None:
+        self.law = replace(self.law, top_p=top_p)
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.model.parameters()).device
+
+    def captured_parts(self) -> dict[str, Any]:
+        """What answers depend on: the tokenizer has no part in them."""
+        return {name: part for name, part in vars(self).items() if name != "tokenizer"}
 
     @abc.abstractmethod
     def oracle(self, length: int, *, padded: bool = True) -> TokenOracle:
@@ -166,7 +210,6 @@ class LanguageOracle(TokenOracle):
         self.length = whole("length", length, 1)
         self.vocab_size = language_model.vocab_size
         self.device = language_model.device
-        self.forbidden = language_model.forbidden.to(self.device)
 
     def _law(self, inputs: dict[str, Any], context: Tensor | None = None, position: Tensor | None = None) -> Tensor:
         lm = self.language_model
@@ -174,8 +217,8 @@ class LanguageOracle(TokenOracle):
             raise InputError("the model was put back into training mode, where dropout is at work: call model.eval()")
         with torch.no_grad():
             if context is None or position is None:
-                return lm.law(lm.network.logits(inputs), self.forbidden)
-            return lm.law(lm.network.logits_at(inputs, context, position), self.forbidden)
+                return lm.law(lm.network.logits(inputs), lm.forbidden)
+            return lm.law(lm.network.logits_at(inputs, context, position), lm.forbidden)
 
 
 def _position_table(model: nn.Module) -> nn.Embedding | None:

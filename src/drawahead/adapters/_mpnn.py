@@ -18,7 +18,8 @@ from torch.nn.functional import gelu, layer_norm, linear, one_hot
 from drawahead.adapters import _mpnn_alpha
 from drawahead.adapters._mpnn_alpha import CENTRES, radial_basis
 from drawahead.adapters._mpnn_ligand import with_ligand
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
+from drawahead.validate import short
 
 # Pairs of atoms whose distances describe an edge, in the order the weights were trained with.
 _PAIRS = (
@@ -41,6 +42,7 @@ class Weights:
         self.context = context
         """How many atoms of a ligand each residue looks at; 0 if the model knows of none."""
         self.width = tensors["W_s.weight"].shape[1]
+        self._copied = False
 
     @property
     def ca_only(self) -> bool:
@@ -80,8 +82,14 @@ class Weights:
         return weights
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Weights:
-        there = {name: tensor.to(device, dtype) for name, tensor in self.tensors.items()}
-        return Weights(there, self.neighbours, self.context)
+        """A copy, which models of several structures may share: such a copy, as it is wanted, is not copied again."""
+        device = torch.empty(0, device=device).device  # with its number, as tensors have it
+        if self._copied and all((each.dtype, each.device) == (dtype, device) for each in self.tensors.values()):
+            return self
+        tensors = {name: tensor.to(device, dtype, copy=True) for name, tensor in self.tensors.items()}
+        copied = Weights(tensors, self.neighbours, self.context)
+        copied._copied = True
+        return copied
 
     def layers(self, kind: str) -> list[str]:
         """The names of the layers of "encoder" or "decoder"."""

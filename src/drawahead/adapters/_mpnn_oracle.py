@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from drawahead.adapters._mpnn_decoder import Decoder
-from drawahead.inputs import readable
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.validate import readable
 
 
 @final
@@ -86,7 +86,11 @@ class BackboneOracle(TokenOracle):
             logits = self.decoder.ask(tables, rank, row, prefix, position, self.which)
         return self._law(logits, row, position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
+        if not last_only:
+            return super().path_rows(tokens, rank, prefix, position)
         rank = self._ranked(rank)
         seen = torch.minimum(rank, prefix.amax(1, keepdim=True))  # as above: no earlier prefix is drafted from
         logits, _ = self.decoder.decode(tokens, rank, seen, self.which)

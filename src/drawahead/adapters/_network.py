@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -16,13 +17,17 @@ class Network:
     """A transformers model, asked for the logits of all positions or of some cells.
 
     Where the model is an encoder and a head that reads positions one by one, as nearly all are, the head with its
-    large vocabulary is run on the wanted cells only. Whether it is so is tried once, on `probe`.
+    large vocabulary is run on the wanted cells only. Whether it is so is tried once, on `probe`. The halves are taken
+    from the model whenever it is asked: it may have been given another layer. `seen` is how the model is looked at.
     """
 
-    def __init__(self, model: nn.Module, probe: dict[str, Tensor]) -> None:
+    def __init__(
+        self, model: nn.Module, probe: dict[str, Tensor], seen: Callable[[nn.Module], nn.Module] | None = None
+    ) -> None:
         self.model = model
-        self.encoder: nn.Module | None = None
-        self.head: nn.Module | None = None
+        self.seen = seen
+        self.encoder: str | None = None
+        """The name of the encoder in the model, where the head can be run apart."""
         try:
             logits = self.logits(probe)
             if logits.shape[:-1] != probe["input_ids"].shape:
@@ -40,20 +45,25 @@ class Network:
     @property
     def whole_logits(self) -> bool:
         """True when the head cannot be run apart."""
-        return self.head is None
+        return self.encoder is None
 
     def logits(self, inputs: dict[str, Any]) -> Tensor:
         """Logits of all positions (m, n, q)."""
-        logits: Tensor = self.model(**inputs, return_dict=True).logits
+        logits: Tensor = self._seen()(**inputs, return_dict=True).logits
         return logits
 
     def logits_at(self, inputs: dict[str, Any], context: Tensor, position: Tensor) -> Tensor:
         """Logits of cells (p,), given as pairs of a sequence's index and a position -> (p, q)."""
-        if self.encoder is None or self.head is None:
+        if self.encoder is None:
             return self.logits(inputs)[context, position]
-        states = self.encoder(**inputs, return_dict=True)[0][context, position]  # (p, width)
-        logits: Tensor = self.head(inputs_embeds=states[None], return_dict=True).logits[0]
+        model = self._seen()
+        encoder, head = model.get_submodule(self.encoder), replaced(model, self.encoder, _States())
+        states = encoder(**inputs, return_dict=True)[0][context, position]  # (p, width)
+        logits: Tensor = head(inputs_embeds=states[None], return_dict=True).logits[0]
         return logits
+
+    def _seen(self) -> nn.Module:
+        return self.model if self.seen is None else self.seen(self.model)
 
     def _split(self, probe: dict[str, Tensor], expected: Tensor) -> None:
         prefix = getattr(self.model, "base_model_prefix", "")
@@ -61,14 +71,14 @@ class Network:
             return
         m, n = expected.shape[:2]
         cell = torch.arange(m * n, device=expected.device)
-        self.encoder, self.head = self.model._modules[prefix], replaced(self.model, prefix, _States())
+        self.encoder = prefix
         try:
             error = (self.logits_at(probe, cell // n, cell % n).view_as(expected) - expected).abs().max()
             alike = bool(error <= (1e-3 if expected.element_size() > 2 else 5e-2) * expected.abs().max())
         except Exception:  # any: the model is built in another way
             alike = False
         if not alike:
-            self.encoder, self.head = None, None
+            self.encoder = None
 
 
 class _States(nn.Module):

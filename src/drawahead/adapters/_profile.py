@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import number, table
+from drawahead.validate import as_float64, number
 
 _UNLIKELY = 0.001  # the probability of letters below the threshold is multiplied by this, of all others by one more
 
@@ -53,7 +53,7 @@ class Profile:
 
     @staticmethod
     def _table(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-        given = table(f"{name} of a profile", value, "cpu", finite=True)
+        given = as_float64(f"{name} of a profile", value, "cpu", finite=True)
         if given.shape != shape:
             raise InputError(f"{name} of a profile must be {shape}, not {tuple(given.shape)}")
         return given

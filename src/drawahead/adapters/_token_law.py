@@ -8,7 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
+from drawahead.validate import whole
 
 
 @final

@@ -16,7 +16,7 @@ from drawahead.adapters._mpnn_oracle import BackboneOracle, DesignLaw
 from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 
 _NEUTRAL = {"share": 0.0, "profile": 0.0, "factor": 1.0, "omitted": False}  # what changes no law
 

@@ -14,11 +14,12 @@ from torch import Tensor
 from drawahead.adapters.diffusers import from_diffusers, same_chain
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain, GaussianPaths
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.sample import sample
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
+from drawahead.validate import whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all
@@ -95,13 +96,13 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
                 device=self._execution_device,
             )
         )
-        sampler = sampler or Auto()
         if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard | Auto):
             warnings.warn(
                 "no step of this scheduler is random (DDIM with eta=0), so there is nothing to speculate and every "
                 "round takes one step; give eta=1.0, or sampler=Picard() to refine all steps to a tolerance",
                 stacklevel=3,  # torch.no_grad is in between
             )
+        sampler = sampler or Auto()
         batch = _Batch(chain, _seeds(generator, batch_size))
         with self.progress_bar(total=chain.steps) as bar:
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from drawahead.adapters._language import LanguageModel, LanguageOracle
 from drawahead.adapters._network import Network, activation_bytes
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 
 
 @final

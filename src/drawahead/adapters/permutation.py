@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from drawahead.adapters._language import LanguageModel, LanguageOracle
 from drawahead.adapters._network import Network, activation_bytes, replaced
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 
 
 @final
@@ -56,7 +56,7 @@ class PermutationLM(LanguageModel):
         ids = torch.tensor([[0, 0, self.mask], [0, self.mask, 0]], device=self.device)
         rank = torch.where(ids == self.mask, 0, -1)
         with torch.no_grad():
-            return Network(_in_one_dtype(self.model), _pass(self, ids, rank, torch.zeros_like(rank[:, :1])))
+            return Network(self.model, _pass(self, ids, rank, torch.zeros_like(rank[:, :1])), _in_one_dtype)
 
 
 @final

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from drawahead.adapters.masked_lm import MaskedLM
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError, short, whole
-from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.sample import Result
+from drawahead.validate import short, whole
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 _BLANK = "_"

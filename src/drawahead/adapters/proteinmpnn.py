@@ -30,12 +30,12 @@ from drawahead.adapters._scores import Designs, Scores, scored
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import Order, TokenChain
-from drawahead.errors import InputError, short
-from drawahead.inputs import number, place
-from drawahead.oracles import HIDDEN
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
+from drawahead.validate import as_device, number, short
 
 __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 
@@ -83,7 +83,7 @@ class ProteinMPNN(BackboneOracle):
         device: torch.device | str = "cpu",
     ) -> None:
         self.temperature = number("temperature", temperature, above=0)
-        self.device = place("device", device)
+        self.device = as_device("device", device)
         network = (weights if isinstance(weights, Weights) else Weights.load(weights)).to(dtype, self.device)
         self.structure = Backbone.of(structure, ca_only=network.ca_only)
         self.groups = groups(self.structure, tied)

@@ -13,11 +13,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead import inputs
+from drawahead import validate
 from drawahead.adapters._atoms import read_residues
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance, wholes
-from drawahead.targets._checks import seeded
+from drawahead.errors import InputError
+from drawahead.randomness import seeded
+from drawahead.validate import instance, short, whole, wholes
 
 ATOMS = ("N", "CA", "C", "O")
 # fmt: off
@@ -62,7 +62,7 @@ class Backbone:
 
     def __post_init__(self) -> None:
         try:
-            coordinates = inputs.table("coordinates", self.coordinates, "cpu")
+            coordinates = validate.as_float64("coordinates", self.coordinates, "cpu")
         except InputError as error:
             raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
         n = len(coordinates) if coordinates.dim() else 0
@@ -86,7 +86,7 @@ class Backbone:
             if len(given) != n:
                 raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
         ligand, elements = (
-            inputs.table("ligand", self.ligand, "cpu"),
+            validate.as_float64("ligand", self.ligand, "cpu"),
             torch.tensor(wholes("elements", self.elements, 1)),
         )
         if ligand.shape != (len(elements), 3) or bool((elements > 118).any()) or not bool(ligand.isfinite().all()):
@@ -187,7 +187,7 @@ def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
     Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
     (with `ca_only`, CA) are left out and named in `dropped`; the numbering of the file keeps their place.
     """
-    path = inputs.path("the structure", path)
+    path = validate.path("the structure", path)
     found, ligand = read_residues(path)
     wanted = ("CA",) if ca_only else ATOMS
     place = _places([(residue.chain, residue.number) for residue in found])

@@ -1,17 +1,21 @@
 """Auto-regressive diffusion: data in parts, each drawn by a diffusion that is told the parts before."""
 
 from drawahead.ardiffusion.checkpoints import load
-from drawahead.ardiffusion.conditionals import Conditionals
-from drawahead.ardiffusion.config import Config, MLPDenoiser, MLPEncoder, TransformerDenoiser, TransformerEncoder
-from drawahead.ardiffusion.denoisers import ConditionalDenoiser
-from drawahead.ardiffusion.encoders import Encoder
+from drawahead.ardiffusion.config import (
+    Config,
+    MLPDenoiser,
+    MLPEncoder,
+    Training,
+    TransformerDenoiser,
+    TransformerEncoder,
+)
 from drawahead.ardiffusion.gaussian import GaussianParts
 from drawahead.ardiffusion.inference import chain, sample
 from drawahead.ardiffusion.inner import RTK
 from drawahead.ardiffusion.linear import Normal, law
 from drawahead.ardiffusion.model import ARModel
-from drawahead.ardiffusion.parts import Parts
-from drawahead.ardiffusion.settings import Training
+from drawahead.ardiffusion.networks import ConditionalDenoiser, Encoder
+from drawahead.ardiffusion.parts import Conditionals, Parts
 from drawahead.ardiffusion.training import Progress, Trained, train
 
 __all__ = [

@@ -19,7 +19,7 @@ from torch import Tensor
 from drawahead.ardiffusion.config import Config
 from drawahead.ardiffusion.model import ARModel
 from drawahead.errors import InputError
-from drawahead.inputs import path, place
+from drawahead.validate import as_device, path
 
 _STATE = "state.json"
 
@@ -91,7 +91,7 @@ def load(folder: str | Path, *, device: torch.device | str = "cpu") -> ARModel:
         model.load_state_dict(weights, assign=True)
     except (RuntimeError, TypeError, MemoryError) as error:
         raise InputError(f"{folder} does not hold the weights of the model it describes: {str(error)[:200]}") from None
-    return model.to(place("device", device)).eval().requires_grad_(False)
+    return model.to(as_device("device", device)).eval().requires_grad_(False)
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
-from drawahead.inputs import instance, table
+from drawahead.validate import as_float64, instance
 
 
 @final
@@ -21,8 +21,8 @@ class GaussianParts:
         instance("parts", parts, Parts, "a Parts")
         entries = parts.number * parts.size
         self._parts = parts
-        self.covariance = table("covariance", covariance, finite=True)
-        self.centre = self.covariance.new_zeros(entries) if mean is None else table("mean", mean, finite=True)
+        self.covariance = as_float64("covariance", covariance, finite=True)
+        self.centre = self.covariance.new_zeros(entries) if mean is None else as_float64("mean", mean, finite=True)
         if self.covariance.shape != (entries, entries) or self.centre.shape != (entries,):
             raise InputError(
                 f"covariance must be ({entries}, {entries}) and mean ({entries},) for these parts, not "

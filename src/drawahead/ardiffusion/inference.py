@@ -14,8 +14,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from drawahead.ardiffusion.conditionals import Conditionals
 from drawahead.ardiffusion.inner import RTK, langevin, scheduled
+from drawahead.ardiffusion.parts import Conditionals
 from drawahead.chains.stacked import StackedChain
 from drawahead.errors import InputError
 from drawahead.sample import Result

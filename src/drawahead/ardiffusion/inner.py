@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from drawahead import rtk
-from drawahead.ardiffusion.conditionals import Conditionals
+from drawahead.ardiffusion.parts import Conditionals
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.errors import InputError
-from drawahead.inputs import instance, number
 from drawahead.schedules import Plan, Schedule
+from drawahead.validate import instance, number
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
 """(lanes (m, c, d), step (m,)) -> answers (m, d)."""
@@ -59,8 +59,8 @@ def scheduled(schedule: Schedule, conditionals: Conditionals, device: torch.devi
 
 def _stacked(plan: Plan, number: int) -> StackedPlan:
     """The steps of a plan for each of so many lanes, one lane after another."""
-    count, fixed, signal = len(plan.a), plan.s == 0, plan.signal[:-1]
-    scale = torch.where(fixed, 1.0, plan.s)
+    count, deterministic, signal = len(plan.a), plan.s == 0, plan.signal[:-1]
+    scale = torch.where(deterministic, 1.0, plan.s)
     lane = torch.arange(number).repeat_interleave(count)
     step = torch.arange(number * count)
     own = torch.eye(number, dtype=torch.float64)[lane]  # (N, K)
@@ -74,7 +74,7 @@ def _stacked(plan: Plan, number: int) -> StackedPlan:
         (own * scale.repeat(number)[:, None])[..., None],
         start=torch.full((number,), plan.start),
         final=plan.final * torch.eye(number),
-        fixed=fixed.repeat(number),
+        deterministic=deterministic.repeat(number),
         reads=own,
         slopes=(torch.zeros(len(step)), highest.repeat(number)),
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from drawahead.chains.stacked import StackedChain
 from drawahead.errors import InputError
-from drawahead.inputs import instance
+from drawahead.validate import instance
 
 
 @final

@@ -7,12 +7,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from drawahead.ardiffusion import encoders
+from drawahead.ardiffusion import networks
 from drawahead.ardiffusion.config import Config
-from drawahead.ardiffusion.denoisers import ConditionalDenoiser
+from drawahead.ardiffusion.networks import ConditionalDenoiser
 from drawahead.ardiffusion.parts import Parts
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
+from drawahead.validate import instance, whole
 
 
 @final
@@ -30,7 +30,7 @@ class ARModel(nn.Module):
         self.config = config
         with torch.random.fork_rng(devices=[]):  # networks start from the global generator: it is put back as it was
             torch.default_generator.manual_seed(whole("seed", seed))
-            self.encoder = None if config.encoder is None else encoders.build(config.encoder, config.parts)
+            self.encoder = None if config.encoder is None else networks.build(config.encoder, config.parts)
             self.denoiser = ConditionalDenoiser(config)
 
     @property

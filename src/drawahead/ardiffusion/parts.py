@@ -1,15 +1,15 @@
-"""How data are cut into parts, and put together again."""
+"""How data are cut into parts, and what inference asks of a model of them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import sizes
+from drawahead.validate import as_shape
 
 
 @final
@@ -25,7 +25,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         for name in ("shape", "grid"):
-            object.__setattr__(self, name, sizes(name, getattr(self, name)))
+            object.__setattr__(self, name, as_shape(name, getattr(self, name)))
         if len(self.shape) != len(self.grid):
             raise InputError(f"shape and grid must be of one length, not {self.shape} and {self.grid}")
         for size, number in zip(self.shape, self.grid, strict=True):
@@ -81,3 +81,18 @@ class Parts:
     @property
     def _part_axes(self) -> range:
         return range(2, 2 * len(self.shape) + 1, 2)
+
+
+class Conditionals(Protocol):
+    """A law on data in parts, as conditional means. A trained `ARModel` is one, the exact `GaussianParts` another."""
+
+    @property
+    def parts(self) -> Parts:
+        """How the data are cut."""
+
+    def mean(self, state: Tensor, part: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
+        """E[Y_j | Y_0 ... Y_{j-1}, signal Y_j + noise g] for each row's own part j (m, d).
+
+        `state` (m, K, d) holds finished parts in the places before `part` (m,) and signal Y_j + noise g in its own;
+        what the places after it hold is not to be read. `signal` and `noise` are (m,), noise above 0.
+        """

@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 from drawahead.ardiffusion import checkpoints
 from drawahead.ardiffusion.checkpoints import Checkpoint
-from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.config import Config, Training
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.objective import generator, loss
-from drawahead.ardiffusion.settings import Training
-from drawahead.errors import InputError, short
-from drawahead.inputs import instance, path, place
+from drawahead.errors import InputError
+from drawahead.validate import as_device, instance, path, short
 
 
 @final
@@ -67,7 +66,7 @@ def train(
     instance("training", training, Training, "a Training")
     if on_progress is not None and not callable(on_progress):
         raise InputError(f"on_progress must be callable, not {short(on_progress)}")
-    clean = _checked(config, data).to(place("device", device))
+    clean = _checked(config, data).to(as_device("device", device))
     run = _Run(config, training, clean)
     facts = {"training": asdict(training), "data": _fingerprint(clean)}
     folder = None if out is None else path("out", out)

@@ -95,6 +95,10 @@ class Paths(abc.ABC):
         """Whether asking about a whole path costs no more than asking about one step of it."""
         return False
 
+    def remember(self) -> None:  # noqa: B027
+        """Have the model keep what it can of these paths, where that saves work. Only for paths that are asked about a
+        guess in every round, and whose guesses are committed as they are, all but the last step."""
+
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""
@@ -112,7 +116,7 @@ class Paths(abc.ABC):
         """
 
     @abc.abstractmethod
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
         """Ask the model, at once, about every depth 0 ... w of `guess` (rows, w, ...), of which `width` (rows,) are a
         row's own. The answers can draft `beyond` steps past the last own depth, or past any (not `last_only`).
 

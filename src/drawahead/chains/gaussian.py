@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
-from drawahead.chains.condition import Condition, Given, of_samples
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.rolling import rolled, stable_block
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
-from drawahead.denoisers import Denoiser, DenoisingTarget
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
+from drawahead.models.condition import Condition, Given, of_samples
+from drawahead.models.denoisers import Denoiser, DenoisingTarget
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule, StochasticLocalization
+from drawahead.validate import short
 
 
 @final

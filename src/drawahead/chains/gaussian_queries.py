@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.condition import Given, of_rows
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
+from drawahead.models.condition import Given, of_rows
 
 if TYPE_CHECKING:
     from drawahead.chains.vectors import VectorChain

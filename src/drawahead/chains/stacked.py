@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Tally
-from drawahead.chains.condition import Condition, Given, of_samples
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
+from drawahead.models.condition import Condition, Given, of_samples
 from drawahead.randomness import Purpose, Stream
 
 StackedOracle = Callable[[Tensor, Tensor], Tensor]
@@ -66,7 +66,7 @@ class StackedChain(VectorChain):
             raise InputError(f"an oracle must be a callable, not {type(oracle).__name__}")
         if not isinstance(plan, StackedPlan):
             raise InputError(f"plan must be a StackedPlan, not {type(plan).__name__}")
-        super().__init__(shape, record, dtype, device, plan.is_fixed, condition)
+        super().__init__(shape, record, dtype, device, plan.is_deterministic, condition)
         self.oracle = oracle
         self.plan = plan = plan.to(self.device)
         n, c = self.steps, plan.lanes
@@ -76,7 +76,7 @@ class StackedChain(VectorChain):
         self.a = torch.cat([keep[1:] @ plan.a, eye[:1]])  # (N + 1, c, c)
         self.s = pad(keep[1:] @ plan.s, (0, 0, 0, 0, 0, 1))  # (N + 1, c, r)
         self.b = pad(plan.b, (0, 0, 0, 1))  # (N + 1, r)
-        self.scale = pad((~plan.is_fixed).double(), (0, 1))  # (N + 1,)
+        self.scale = pad((~plan.is_deterministic).double(), (0, 1))  # (N + 1,)
         self.add = pad(add, (0, 0, 0, 0, 0, 1))  # (N + 2, c, q)
         self.refreshed = self.add.flatten(1).any(1)  # (N + 2,) by the number of steps taken
         self.keep_first = keep[0]

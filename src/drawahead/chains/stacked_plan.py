@@ -9,8 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.inputs import table
+from drawahead.errors import InputError
+from drawahead.validate import as_float64, short
 
 _RANK = 1e-14  # singular values of s that are as small as this, against the largest, are none
 _SLIGHT = 1e-9  # what b may have along them: rounding
@@ -22,7 +22,7 @@ class StackedPlan:
     """N steps on c lanes. Step k draws u = b_k m_k + xi and moves the lanes X (c, d) to a_k X + s_k u.
 
     m_k (d,) is the oracle's answer at X and xi (r, d) standard normal, so u is a Gaussian of unit scale, and s_k s_k^T
-    the covariance that a step adds to the lanes. In a step that is `fixed` there is no xi: u = b_k m_k.
+    the covariance that a step adds to the lanes. In a step that is `deterministic` there is no xi: u = b_k m_k.
 
     `refresh` holds matrices R (N + 1, c, c) and T (N + 1, c, q): once k steps are taken, k = 0 ... N, the lanes X
     become R_k X + T_k zeta with zeta (q, d) standard normal, fresh, and no business of the oracle.
@@ -43,14 +43,14 @@ class StackedPlan:
     start: Tensor  # (c,)
     final: Tensor  # (c,) or (outputs, c)
     refresh: tuple[Tensor, Tensor] | None = None
-    fixed: Tensor | None = None  # (N,) bool
+    deterministic: Tensor | None = None  # (N,) bool
     reads: Tensor | None = None  # (N, c)
     slopes: tuple[Tensor, Tensor] | None = None  # (N,), (N,)
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "s", "start", "final", "reads"):
             if name != "reads" or self.reads is not None:
-                self._set(name, table(name, getattr(self, name), finite=True))
+                self._set(name, as_float64(name, getattr(self, name), finite=True))
         if self.a.dim() != 3 or not self.a.numel():
             raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
         if self.b.dim() != 2 or not self.b.numel():
@@ -64,22 +64,22 @@ class StackedPlan:
             raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
         self._check("final", self.final, (c,) if self.final.dim() < 2 else (self.final.shape[0], c))
         if self.refresh is not None:
-            keep, add = (table("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
+            keep, add = (as_float64("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
         if self.reads is not None:
             self._check("reads", self.reads, (n, c))
         if self.slopes is not None:
-            low, high = (table("slopes", part) for part in _pair("slopes", self.slopes))
+            low, high = (as_float64("slopes", part) for part in _pair("slopes", self.slopes))
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
                 raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
             self._set("slopes", (low, high))
-        if self.fixed is not None:
-            flags = table("fixed", self.fixed)
-            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.fixed)):
-                raise InputError(f"fixed must hold {n} booleans, not {short(self.fixed)}")
-            self._set("fixed", flags.bool())
+        if self.deterministic is not None:
+            flags = as_float64("deterministic", self.deterministic)
+            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.deterministic)):
+                raise InputError(f"deterministic must hold {n} booleans, not {short(self.deterministic)}")
+            self._set("deterministic", flags.bool())
         self._check_noise()
 
     @property
@@ -96,13 +96,17 @@ class StackedPlan:
         return self.b.shape[1]
 
     @property
-    def is_fixed(self) -> Tensor:
+    def is_deterministic(self) -> Tensor:
         """Which steps are deterministic (N,)."""
-        return torch.zeros(self.steps, dtype=torch.bool, device=self.a.device) if self.fixed is None else self.fixed
+        return (
+            torch.zeros(self.steps, dtype=torch.bool, device=self.a.device)
+            if self.deterministic is None
+            else self.deterministic
+        )
 
     def to(self, device: torch.device) -> StackedPlan:
         """The same plan with its tensors on another device."""
-        tensors = ("a", "b", "s", "start", "final", "fixed", "reads")
+        tensors = ("a", "b", "s", "start", "final", "deterministic", "reads")
         moved: dict[str, Any] = {name: getattr(self, name) for name in tensors}
         moved = {name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()}
         for name, pair in (("refresh", self.refresh), ("slopes", self.slopes)):
@@ -126,11 +130,11 @@ class StackedPlan:
         along = (axes @ self.b[..., None])[..., 0].abs()
         nothing = size <= _RANK * size.max(dim=1, keepdim=True).values
         unseen = (along > _SLIGHT * self.b.norm(dim=1, keepdim=True)) & nothing
-        bad = (unseen.any(1) & ~self.is_fixed).nonzero()[:, 0]
+        bad = (unseen.any(1) & ~self.is_deterministic).nonzero()[:, 0]
         if len(bad):
             raise InputError(
                 f"in step {int(bad[0])} b pushes where s adds no noise: the columns of s_k must be independent, or b_k "
-                "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in fixed="
+                "orthogonal to what s_k sends to zero; a step that has no noise at all must be marked in deterministic="
             )
 
 

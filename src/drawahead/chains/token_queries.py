@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
-from drawahead.chains.condition import Given, of_rows
+from drawahead.chains.memory import Memory, recalled
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles import TokenOracle, reveal
+from drawahead.models.condition import Given, of_rows
+from drawahead.models.oracles import TokenOracle, reveal
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -38,6 +39,7 @@ class TokenQuery(Query):
     prefix: Tensor  # (m,)
     reach: Tensor  # (m,)
     given: Given = field(default_factory=dict)  # the condition, a row for each path
+    memory: tuple[Memory, ...] = ()  # of all paths, one part after another; or of none
 
     def __len__(self) -> int:
         return len(self.tokens) if self.oracle.one_pass else len(self.row)
@@ -78,6 +80,7 @@ class TokenQuery(Query):
             prefix=torch.cat([query.prefix for query in queries]),
             reach=torch.cat([query.reach for query in queries]),
             given={name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given},
+            memory=tuple(part for query in queries for part in query.memory) if all(q.memory for q in queries) else (),
         )
 
     def evaluate(self, start: int, stop: int) -> Tensor:
@@ -91,20 +94,52 @@ class TokenQuery(Query):
         if self.oracle.one_pass:
             # Copies: an oracle may write into what it is given.
             tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
-            oracle = _told(self.oracle, {name: table[low:high] for name, table in self.given.items()})
-            rows = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
+            oracle = told(self.oracle, {name: table[low:high] for name, table in self.given.items()})
+            if self.memory:
+                rows = self._recalled(low, high, cell_row, cell_prefix, position)
+            else:
+                rows = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
         else:
             masked = reveal(self.tokens, self.rank, row.to(position.device), prefix.to(position.device))
-            oracle = _told(self.oracle, of_rows(self.given, row))
+            oracle = told(self.oracle, of_rows(self.given, row))
             rows = oracle.rows_at(masked, context.to(position.device), position.clone())
         return self._normalised(rows, cell_row, cell_prefix, position)
+
+    def _recalled(self, low: int, high: int, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        """`chain_rows` of cells on paths low ... high-1, which go on from what is kept of them."""
+        parts, start = [], 0
+        for memory in self.memory:
+            first, last = max(low, start), min(high, start + len(memory.steps))
+            if first < last:
+                mine = (row >= first) & (row < last)
+                there = memory.rows(first - start, last - start)
+                parts.append(
+                    self._recalled_of(there, slice(first, last), row[mine] - first, prefix[mine], position[mine])
+                )
+            start += len(memory.steps)
+        return torch.cat(parts)
+
+    def _recalled_of(self, memory: Memory, own: slice, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        tokens, length = self.tokens[own], (self.rank[own] >= 0).sum(1)
+        count = torch.bincount(row, minlength=len(tokens))
+        start = count.cumsum(0) - count
+        column = torch.arange(int(count.max()), device=row.device)
+        cell = start[:, None] + torch.minimum(column, count[:, None] - 1)  # a table: padding repeats a row's last cell
+        needed = prefix[start + count - 1]
+        first = torch.minimum(memory.steps.to(needed.device), needed)
+        new = max(1, int((needed - first).max()))
+        oracle = told(self.oracle, {name: table[own] for name, table in self.given.items()})
+        path = tokens, self.order[own], length
+        rows = recalled(oracle, memory.kept, path, first, new, (prefix[cell], position[cell]))
+        memory.steps.copy_(needed)
+        return rows[row, torch.arange(len(row), device=row.device) - start[row]]
 
     def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
         """More rows of one answered conditioning of each path start ... stop-1; `prefix` and `step` are (paths, w)."""
         row = torch.arange(start, stop)[:, None].expand_as(step)
         row, prefix, position = self._cells(row.reshape(-1), prefix.reshape(-1), step.reshape(-1))
         tokens, rank = self.tokens[start:stop].clone(), self.rank[start:stop].clone()
-        oracle = _told(self.oracle, {name: table[start:stop] for name, table in self.given.items()})
+        oracle = told(self.oracle, {name: table[start:stop] for name, table in self.given.items()})
         rows = oracle.reread(tokens, rank, row - start, prefix.clone(), position.clone())
         return self._normalised(rows, row, prefix, position)
 
@@ -152,19 +187,21 @@ class TokenQuery(Query):
             prefix=self.prefix[low:high],
             reach=self.reach[low:high],
             given={name: table[start:stop] for name, table in self.given.items()},
+            memory=(),  # it stays here
         )
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
         given = {name: table.to(oracle.device) for name, table in self.given.items()}
-        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, given=given)
+        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, given=given, memory=())
 
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
         return TokenAnswer(self, cells, count, count.cumsum(0) - count)
 
 
-def _told(oracle: TokenOracle, given: Given) -> TokenOracle:
+def told(oracle: TokenOracle, given: Given) -> TokenOracle:
+    """The oracle, told the rows of a condition."""
     return oracle.conditioned(**given) if given else oracle
 
 
@@ -253,9 +290,10 @@ class Along:
     last: Tensor  # (rows,) the prefix of the last own depth
     window: int
     given: Given  # the condition, a row for each path
+    kept: dict[str, Tensor]  # what the oracle keeps of them
 
-    def look(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
-        """See `Paths.look`."""
+    def query_model(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+        """See `Paths.query_model`."""
         last, ahead = self.last[:, None], torch.arange(1, beyond + 1, device=self.tokens.device)
         step = self.position[:, None] + torch.arange(self.window + 1, device=ahead.device)  # (rows, w + 1)
         prefix = torch.minimum(step, last)
@@ -268,23 +306,30 @@ class Along:
             step = torch.cat([prefix[..., None], prefix[..., None] + ahead], dim=2).flatten(1)
             context = depth[..., None].expand(-1, -1, beyond + 1).flatten(1)
         place = self.order.gather(1, torch.minimum(step, (self.length - 1).clamp(min=0)[:, None]))
-        rows, sound = self._rows(oracle, prefix, context, place)
+        rows, sound = self._rows(oracle, prefix, context, place, last_only)
         if last_only:
             return TokenTable(rows[:, : self.window + 1], rows[:, self.window + 1 :]), sound
         rows = rows.unflatten(1, (self.window + 1, beyond + 1))
         return TokenTable(rows[:, :, 0], rows[:, :, 1:]), sound
 
-    def _rows(self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(
+        self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor, last_only: bool
+    ) -> tuple[Tensor, Tensor]:
         """The rows of places (rows, cells) at the depths `context`, normalised, and whether they were laws."""
         if oracle.one_pass:
-            oracle = _told(oracle, self.given)
-            rows = oracle.path_rows(self.tokens, self.rank.clone(), prefix.gather(1, context), place)
+            oracle = told(oracle, self.given)
+            cells = prefix.gather(1, context), place
+            if self.kept:  # but for the last step committed, which was not as it was guessed
+                path, first = (self.tokens, self.order, self.length), (self.position - 1).clamp(min=0)
+                rows = recalled(oracle, self.kept, path, first, self.window + 1, cells)
+            else:
+                rows = oracle.path_rows(self.tokens, self.rank.clone(), *cells, last_only)
         else:
             row = torch.arange(len(prefix), device=prefix.device)[:, None]
             masked = reveal(self.tokens, self.rank, row.expand_as(prefix).reshape(-1), prefix.reshape(-1))
             at = (row * prefix.shape[1] + context).reshape(-1)
             depths = prefix.shape[1]
-            oracle = _told(oracle, {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()})
+            oracle = told(oracle, {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()})
             rows = oracle.rows_at(masked, at, place.reshape(-1))
         expected = (place.numel(), oracle.vocab_size)
         if not isinstance(rows, Tensor) or rows.numel() != place.numel() * oracle.vocab_size:

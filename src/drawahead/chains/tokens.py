@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
-from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
-from drawahead.errors import InputError, whole
+from drawahead.chains.memory import KEPT, Memory
+from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
+from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles import HIDDEN, FunctionOracle, TokenOracle
+from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
+from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
+from drawahead.validate import whole
 
 
 @final
@@ -34,6 +36,7 @@ class TokenPaths(Paths):
     order: Tensor
     rank: Tensor
     given: Given = field(default_factory=dict)  # the rows of the condition
+    memory: Memory | None = None  # what the oracle keeps of them
 
     @property
     def device(self) -> torch.device:
@@ -42,6 +45,10 @@ class TokenPaths(Paths):
     @property
     def one_pass(self) -> bool:
         return self.oracle.one_pass and not self.oracle.rereads
+
+    def remember(self) -> None:
+        if self.one_pass and len(self):
+            self.memory = Memory.of(told(self.oracle, self.given), self.tokens, self.rank)
 
     def no_draft(self) -> Categorical:
         return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
@@ -52,25 +59,34 @@ class TokenPaths(Paths):
         prefix = self.position[row] + first + depth
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
         tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
-        return TokenQuery(self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches, self.given)
+        memory = () if self.memory is None else (self.memory,)
+        return TokenQuery(
+            self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches, self.given, memory
+        )
 
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
         ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
-        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1], self.given)
-        return asked.look(self.oracle, beyond, last_only)
+        kept = {} if self.memory is None else self.memory.kept
+        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1], self.given, kept)
+        return asked.query_model(self.oracle, beyond, last_only)
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "tokens": self.tokens}
         own |= {"order": self.order, "rank": self.rank, "stream": self.stream.keys}
-        return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
+        own |= {f"{GIVEN}{name}": table for name, table in self.given.items()}
+        return own | {f"{KEPT}{name}": table for name, table in (self.memory.kept if self.memory else {}).items()}
 
     def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
         paths = copy.copy(self)
         paths.oracle = model
-        paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
+        given, kept = (
+            {name.removeprefix(prefix): table for name, table in tensors.items() if name.startswith(prefix)}
+            for prefix in (GIVEN, KEPT)
+        )
+        paths.given, paths.memory = given, Memory(kept, self.position) if kept else None
         for name, tensor in tensors.items():
-            if not name.startswith(GIVEN):
+            if not name.startswith((GIVEN, KEPT)):
                 setattr(paths, name, Stream(tensor) if name == "stream" else tensor)
         return paths
 
@@ -89,12 +105,15 @@ class TokenPaths(Paths):
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         self.tokens = self._filled(values, count)
         self.position = self.position + count
+        if self.memory is not None:
+            self.memory.forget(self.position - 1)  # the last step is not as it was guessed
 
     def branch(self, stream: Stream) -> TokenPaths:
-        return replace(self, stream=stream)
+        return replace(self, stream=stream, memory=None)
 
     def select(self, rows: Tensor) -> None:
         self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
+        self.memory = None if self.memory is None else self.memory.select(rows)
         rows = rows.to(self.device)
         self.tokens, self.order, self.rank = self.tokens[rows], self.order[rows], self.rank[rows]
         self.stream, self.given = self.stream[rows], of_rows(self.given, rows)

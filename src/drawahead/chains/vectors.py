@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally, repeated
-from drawahead.chains.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
-from drawahead.inputs import floating, place, sizes, table, wholes
 from drawahead.laws import Gaussian
+from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.randomness import Stream
+from drawahead.validate import as_device, as_float64, as_shape, floating, wholes
 
 
 class VectorChain(Chain):
@@ -44,9 +44,9 @@ class VectorChain(Chain):
         condition: Condition,
     ) -> None:
         """`deterministic` (N,) says which steps have no noise."""
-        self.shape = sizes("shape", shape)
+        self.shape = as_shape("shape", shape)
         self.dtype = torch.float32 if dtype is None else floating("dtype", dtype)
-        self._device = place("device", device)
+        self._device = as_device("device", device)
         self.condition = checked(condition, self._device)
         self._steps = len(deterministic)
         self.record = wholes("record", record)
@@ -132,7 +132,7 @@ class VectorChain(Chain):
 
     def entries(self, name: str, value: Tensor) -> Tensor:
         """One state, or one for every sample, flat and on the device (1 or num_samples, ...)."""
-        given, shape = table(name, value, self.device), self.state_shape
+        given, shape = as_float64(name, value, self.device), self.state_shape
         if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
             raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {given.shape}")
         return given.reshape(-1, math.prod(shape))
@@ -203,7 +203,7 @@ class VectorPaths(Paths):
             self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.free
         )
 
-    def look(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
         states = self.states(guess)
         self.followed = guess, states
         depths = states.shape[1]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import drawahead
 from drawahead.cli import lists, options, tables
-from drawahead.cli.comparing import compare
+from drawahead.cli.compare import compare
 from drawahead.cli.demo import run as run_demo
 from drawahead.cli.design import design
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail

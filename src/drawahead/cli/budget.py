@@ -8,7 +8,7 @@ from collections.abc import Callable
 from drawahead.chains.base import Chain
 from drawahead.engine.threads import Executor
 from drawahead.errors import SamplingError
-from drawahead.oracles import TokenOracle
+from drawahead.models.oracles import TokenOracle
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler

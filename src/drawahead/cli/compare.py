@@ -1,21 +1,31 @@
-"""Every sampler on one target, side by side: what each costs, and whether all draw from the same law."""
+"""`drawahead compare`: every sampler on one target, what each costs, and whether all draw from the same law."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json as json_format
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
-from drawahead.agreement import same_law
+from drawahead import targets
 from drawahead.chains import Chain
+from drawahead.cli import options, tables
 from drawahead.cli.budget import sample_within
-from drawahead.cli.progress import Watch
+from drawahead.cli.progress import Watch, watching
+from drawahead.cli.shipped import SHIPPED
+from drawahead.errors import InputError
 from drawahead.executors import Local
 from drawahead.report import Report
-from drawahead.sample import Result, sample
+from drawahead.sample import Result, as_chain, sample
 from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
+from drawahead.verification.statistics import same_law
 
 DOUBT = 1e-3
 """A p-value below this is called a difference. Five checks then raise a false alarm once in 200 runs."""
@@ -24,6 +34,10 @@ DOUBT = 1e-3
 RECURSIVE_SAMPLES = 50
 RECURSIVE_STEPS = 64
 RECURSIVE_SECONDS = 60.0
+_LEGEND = (
+    "Law: a two-sample test against independent sequential draws; it can show a difference, never rule one out. "
+    "Seconds: of a formula on this machine, which pays for every query; a network on an accelerator waits for rounds."
+)
 
 
 @dataclass(frozen=True)
@@ -59,14 +73,13 @@ class Row:
         }
 
 
-def compare(
+def rows_of(
     chain: Chain, num_samples: int, seed: int, watch: Watch, max_batch_size: int | None = None
 ) -> Iterator[Row]:
     """Run every sampler; rows come as they are ready."""
     where = Local(max_batch_size)
-    sample(
-        chain, min(num_samples, 16), seed=seed, executor=where
-    )  # warm up, so that the first sampler timed does not pay for it
+    # Warm up, so that the first sampler timed does not pay for it.
+    sample(chain, min(num_samples, 16), seed=seed, executor=where)
     # Samplers share the noise of a seed (Coupled even draws the very same samples), so the law check needs another.
     on_round = watch.sampling("reference", num_samples)
     reference = sample(
@@ -87,6 +100,66 @@ def compare(
             yield _recursive(chain, min(num_samples, RECURSIVE_SAMPLES), seed, reference, watch, where)
 
 
+def table_of(rows: Sequence[Row], title: str, width: int) -> Table:
+    """The table of `drawahead compare`; it fits into 80 columns."""
+    table = tables.titled(title, "sampler", padding=1 if width >= 100 else 0)
+    for heading in ("samples", "rounds/\nsample", "queries/\nsample", "accep-\ntance", "seconds", "time/\nseq."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("law vs\nsequential", no_wrap=True)
+    table.add_column("exact", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.sampler + "*" * bool(row.note),
+            *_costs(row),
+            _law(row),
+            tables.yes_or_no(SAMPLERS[row.sampler].guarantee.exact),
+        )
+    table.caption = "\n".join([*(f"* {row.sampler}: {row.note}" for row in rows if row.note), _LEGEND])
+    return table
+
+
+def compare(
+    target: options.Target,
+    num: Annotated[
+        int,
+        typer.Option("--num", "-n", metavar="N", min=1, help="How many samples.", rich_help_panel=options.DRAWN),
+    ] = 1000,
+    size: options.Size = None,
+    seed: options.Seed = None,
+    max_batch_size: options.MaxBatchSize = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write what --json prints to this .json file.",
+            dir_okay=False,
+            rich_help_panel=options.WRITTEN,
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run every sampler on one target: rounds, queries, seconds, and a test that the law is the sequential one."""
+    if target in SHIPPED:
+        raise InputError(f"{target} has no exact oracle to compare on; try `drawahead sample {target} --sampler ...`")
+    if out is not None and out.suffix != ".json":
+        raise InputError(f"--out must end in .json, not {out.name!r}")
+    chain = as_chain(targets.named(target, size))
+    with watching(quiet) as watch:
+        rows = list(rows_of(chain, num, seed or 0, watch, max_batch_size))
+    found = json_format.dumps({"target": target, "seed": seed or 0, "rows": [row.to_dict() for row in rows]})
+    if out is not None:
+        out.write_text(found + "\n")
+    if json:
+        typer.echo(found)
+    elif not quiet:
+        console = Console()
+        console.print(table_of(rows, f"{target}: {chain.steps} steps a sample", console.width))
+    elif out is None:
+        typer.echo("\n".join(f"{row.sampler} {row.verdict}" for row in rows))
+
+
 def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor, note: str = "") -> Row:
     report = result.report
     return Row(name, report, report.seconds / sequential_seconds, same_law(result.samples, reference), note)
@@ -99,12 +172,23 @@ def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, wat
         RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round
     )
     if complete:
-        return _row(
-            "recursive",
-            result,
-            base,
-            reference,
-            note="fewer samples, for its run time has a heavy tail; the law check is weaker",
-        )
+        note = "fewer samples, for its run time has a heavy tail; the law check is weaker"
+        return _row("recursive", result, base, reference, note)
     note = f"stopped after {RECURSIVE_SECONDS:.0f} s with {len(result.samples)} of {num_samples} samples"
     return Row("recursive", result.report, note=note)
+
+
+def _costs(row: Row) -> list[str]:
+    report = row.report
+    if report is None:
+        return ["-"] * 6
+    ratio = "-" if row.seconds_ratio is None else f"{row.seconds_ratio:.{1 if row.seconds_ratio >= 10 else 2}f}x"
+    accepted = f"{report.acceptance:.0%}" if report.drafted else "-"
+    rounds, queries = f"{report.mean_rounds:.1f}", f"{report.queries_per_sample:.1f}"
+    return [str(report.num_samples), rounds, queries, accepted, f"{report.seconds:.2f}", ratio]
+
+
+def _law(row: Row) -> Text:
+    if row.p_value is None:
+        return Text(row.verdict, style="dim")
+    return Text(f"{row.verdict}, p {row.p_value:.2g}", style="red" if row.verdict == "DIFFERS" else "green")

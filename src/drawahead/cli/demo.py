@@ -8,19 +8,18 @@ from typing import Any, final
 from rich.console import Console
 
 from drawahead import plots
-from drawahead.cli import tables
 from drawahead.cli.budget import sample_within
-from drawahead.cli.compare import compare
+from drawahead.cli.compare import rows_of, table_of
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching
-from drawahead.cli.shipped import Asked
-from drawahead.cli.subjects import Subject, Texts
+from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain, sample
 from drawahead.samplers import SAMPLERS
 from drawahead.samplers import named as sampler_named
 from drawahead.targets import Ising
+from drawahead.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 _WHY = ", for there is no GPU here"
@@ -54,14 +53,14 @@ class _Demo:
             "Two texts of 256 characters",
             f"temperature {TEMPERATURE}; one by one each would take 256 rounds of the network",
         )
-        self._show(named("text", Asked()), 2)
+        self._show(named("text", TargetOptions()), 2)
         self._title("Blanks filled in", "what is drawn stands out")
         self.console.print(f"{PROMPT}\n", style="dim", highlight=False)
-        self._show(named("text", Asked(prompt=PROMPT)), 3)
+        self._show(named("text", TargetOptions(prompt=PROMPT)), 3)
 
     def clothes(self, path: Path) -> None:
         """A row of clothes."""
-        subject = named("fashion", Asked())
+        subject = named("fashion", TargetOptions())
         self._title("Clothes", f"{subject.chain.steps} of the network's 1000 steps" + _WHY * bool(subject.remark))
         result = self._show(subject, 6)
         plots.images(result.samples, path)
@@ -72,9 +71,9 @@ class _Demo:
         self._title("Every sampler on one law", "the Ising model on a 4x4 grid, coupling 0.4")
         chain = as_chain(Ising.grid(4, 4, coupling=0.4))
         with watching(self.quiet) as watch:
-            rows = list(compare(chain, 1000, 0, watch))
+            rows = list(rows_of(chain, 1000, 0, watch))
         self.found["comparison"] = [row.to_dict() for row in rows]
-        self.console.print(tables.comparison(rows, f"{chain.steps} steps a sample", self.console.width))
+        self.console.print(table_of(rows, f"{chain.steps} steps a sample", self.console.width))
         plots.progress(self._one_sample_each(), path, title="One sample of the 8x8 Ising model, round by round")
         self._wrote(path, "one sample of the 8x8 grid, round by round")
 
@@ -82,9 +81,9 @@ class _Demo:
         with watching(self.quiet) as watch:
             result = sample(subject.chain, num, seed=0, on_round=watch.sampling(subject.name, num))
         self.found["reports"].append({"target": subject.name, **result.report.totals()})
-        if isinstance(subject, Texts):
-            self.found["texts"] += subject.plain(result.samples)
-        self.console.print(subject.picture(result, self.console), highlight=False)
+        if isinstance(subject.view, Texts):
+            self.found["texts"] += subject.view.plain(result.samples)
+        self.console.print(subject.view.terminal(result, self.console), highlight=False)
         self.console.print(f"\n{result.report}\n", highlight=False, style="dim")
         return result
 

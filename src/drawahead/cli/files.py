@@ -9,9 +9,10 @@ from typing import Any
 import numpy
 
 from drawahead import plots
-from drawahead.cli.subjects import Subject, Texts
+from drawahead.cli.shipped import Subject
 from drawahead.errors import InputError
 from drawahead.sample import Result
+from drawahead.views import Texts
 
 FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
 """How a file's name may end, and which samples it is for, if not for all."""
@@ -28,10 +29,10 @@ def check(path: Path, subject: Subject) -> None:
         raise InputError(
             f"--out must end in {', '.join(FORMATS)}, or be a folder, whose name has no ending; not {path.name!r}"
         )
-    if path.suffix not in subject.formats:
+    if path.suffix not in subject.view.formats:
         raise InputError(
             f"--out {path.name!r}: the samples of {subject.name} are not {FORMATS[path.suffix]}; "
-            f"write {' or '.join(subject.formats)}"
+            f"write {' or '.join(subject.view.formats)}"
         )
     if path.suffix == ".png":
         plots.check()
@@ -45,7 +46,7 @@ def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
         "target": subject.name,
         "complete": result.complete,
         "numbers": result.numbers.tolist(),
-        "samples": subject.plain(result.samples),
+        "samples": subject.view.plain(result.samples),
         "report": result.report.to_dict(),
     }
 
@@ -53,16 +54,16 @@ def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
 def write(path: Path, subject: Subject, result: Result) -> None:
     """Write in the format that the file's name asks for; a picture or a text file holds the samples alone."""
     if path.suffix == ".png":
-        subject.draw(result, path)
+        subject.view.draw(result.samples, path)
     elif path.suffix == ".txt":
-        path.write_text("".join(f"{subject.line(values)}\n" for values in result.samples))
+        path.write_text("".join(f"{subject.view.line(values)}\n" for values in result.samples))
     elif path.suffix == ".json":
         path.write_text(json.dumps(to_dict(subject, result)) + "\n")
     else:
         kept: dict[str, Any] = {"samples": result.samples.numpy(), "numbers": result.numbers.numpy()}
         kept["target"] = subject.name
         kept["report"] = json.dumps(result.report.to_dict())
-        if isinstance(subject, Texts):
-            kept["texts"] = numpy.array(subject.plain(result.samples))
+        if isinstance(subject.view, Texts):
+            kept["texts"] = numpy.array(subject.view.plain(result.samples))
         with path.open("wb") as file:
             numpy.savez_compressed(file, **kept)

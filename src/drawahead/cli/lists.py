@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, final
 
-from drawahead.cli.shipped import SHIPPED
-from drawahead.cli.tilings import SHAPES, SUMMARIES
+from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS, Auto
 from drawahead.samplers import Sampler as SamplerBase
 from drawahead.targets import CHAINS, TARGETS
@@ -87,6 +86,6 @@ def targets() -> list[dict[str, Any]]:
         add(name, "tokens", target.summary, target.default_size, ("size", "order"), **counts)
     for name, chain in CHAINS.items():
         add(name, "vectors", chain.summary, chain.default_size, ("size",))
-    for name, (_, size) in SHAPES.items():
-        add(name, "tiling", SUMMARIES[name], size, ("size",))
+    for name, (_, size, summary) in TILINGS.items():
+        add(name, "tiling", summary, size, ("size",))
     return found

@@ -13,7 +13,7 @@ import typer
 from drawahead import jobs
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, Asked
+from drawahead.cli.shipped import SHIPPED, TargetOptions
 from drawahead.errors import JobError
 from drawahead.jobs import Job
 from drawahead.samplers import Sampler
@@ -21,7 +21,7 @@ from drawahead.samplers import Sampler
 
 @final
 @dataclass(frozen=True)
-class Wanted:
+class JobOptions:
     """The options of `drawahead sample` that every job has; None where one is not given."""
 
     num: int | None
@@ -33,7 +33,7 @@ class Wanted:
     any_version: bool
 
 
-def run(target: str, asked: Asked, folder: Path, wanted: Wanted, *, json: bool, quiet: bool) -> None:
+def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, json: bool, quiet: bool) -> None:
     """Draw what is missing, and say what there is."""
     found = jobs.read(folder) if wanted.resume and (folder / "manifest.json").exists() else None
     if found is not None:
@@ -69,7 +69,7 @@ def run(target: str, asked: Asked, folder: Path, wanted: Wanted, *, json: bool, 
         typer.echo(f"{job.num_samples} samples in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
 
 
-def _as_begun(target: str, asked: Asked, job: Job) -> Asked:
+def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
     """What is asked for, with what the job was begun with where nothing is."""
     if target != job.config.name:
         return asked  # which is refused later on, with all that differs

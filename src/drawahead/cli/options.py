@@ -1,15 +1,15 @@
-"""The options that commands share: each has one name, one meaning and one help text."""
+"""The options of the commands: each has one name, one meaning and one help text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from drawahead import targets
-from drawahead.cli import tilings
-from drawahead.cli.shipped import SHIPPED
+from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS
 
 DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
@@ -20,12 +20,36 @@ def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
-    known |= {name: chain.summary for name, chain in targets.CHAINS.items()} | tilings.SUMMARIES
+    known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
+    known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
     return [(name, summary) for name, summary in known.items() if name.startswith(incomplete)]
 
 
 def _samplers(incomplete: str) -> list[str]:
     return [name for name in ("auto", *SAMPLERS) if name.startswith(incomplete)]
+
+
+def option(
+    panel: str,
+    usage: str,
+    text: str,
+    *,
+    least: int | None = None,
+    usually: str | None = None,
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
+    """An option as its usage spells it ("--num -n N"; a flag has no value), under a heading of the help text."""
+    words = usage.split()
+    names = [word for word in words if word.startswith("-")]
+    return typer.Option(
+        *names,
+        metavar="".join(words[len(names) :]),
+        min=least,
+        help=text,
+        show_default=True if usually is None else usually,
+        autocompletion=complete,
+        rich_help_panel=panel,
+    )
 
 
 Target = Annotated[
@@ -38,103 +62,104 @@ Target = Annotated[
     ),
 ]
 Size = Annotated[
-    int | None,
-    typer.Option(
-        "--size",
-        metavar="N",
-        min=1,
-        help="Positions of the target, or side of a grid; each has a usual size.",
-        rich_help_panel=DRAWN,
-    ),
+    int | None, option(DRAWN, "--size N", "Positions of the target, or side of a grid; each has a usual size.", least=1)
 ]
-Num = Annotated[
-    int | None,
-    typer.Option(
-        "--num",
-        "-n",
-        metavar="N",
-        min=1,
-        help="How many samples.",
-        show_default="8, 4 texts or 1 tiling",
-        rich_help_panel=DRAWN,
-    ),
-]
+Num = Annotated[int | None, option(DRAWN, "--num -n N", "How many samples.", least=1, usually="8, 4 texts or 1 tiling")]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        help="Sample i of a seed and sampler is always the same sample.",
-        show_default="0",
-        rich_help_panel=DRAWN,
-    ),
+    option(DRAWN, "--seed N", "Sample i of a seed and sampler is always the same sample.", least=0, usually="0"),
 ]
 Sampler = Annotated[
     str | None,
-    typer.Option(
-        "--sampler",
-        metavar="NAME",
-        help="How; `drawahead samplers` lists them. Auto measures and chooses.",
-        show_default="auto, or coupled with --window",
-        autocompletion=_samplers,
-        rich_help_panel=HOW,
+    option(
+        HOW,
+        "--sampler NAME",
+        "How; `drawahead samplers` lists them. Auto measures and chooses.",
+        usually="auto, or coupled with --window",
+        complete=_samplers,
     ),
 ]
 Window = Annotated[
-    int | None,
-    typer.Option(
-        "--window",
-        metavar="N",
-        min=1,
-        help="Steps drafted at a time; adapted to the target if not given.",
-        rich_help_panel=HOW,
-    ),
+    int | None, option(HOW, "--window N", "Steps drafted at a time; adapted to the target if not given.", least=1)
 ]
 MaxBatchSize = Annotated[
     int | None,
-    typer.Option(
-        "--max-batch-size",
-        metavar="N",
-        min=1,
-        help="The most sequences the model is given at a time; rounds are split, not added.",
-        rich_help_panel=HOW,
+    option(
+        HOW,
+        "--max-batch-size N",
+        "The most sequences the model is given at a time; rounds are split, not added.",
+        least=1,
     ),
 ]
 Device = Annotated[
     Literal["cpu", "cuda"] | None,
-    typer.Option(
-        "--device",
-        metavar="cpu|cuda",
-        help="Where a shipped network runs.",
-        show_default="cuda if there is one",
-        rich_help_panel=HOW,
-    ),
+    option(HOW, "--device cpu|cuda", "Where a shipped network runs.", usually="cuda if there is one"),
 ]
 Dtype = Annotated[
     Literal["float16", "bfloat16", "float32", "float64"] | None,
-    typer.Option(
-        "--dtype",
-        metavar="DTYPE",
-        help="What a shipped network computes in: float16, bfloat16, float32 or float64.",
-        show_default="float32",
-        rich_help_panel=HOW,
+    option(
+        HOW,
+        "--dtype DTYPE",
+        "What a shipped network computes in: float16, bfloat16, float32 or float64.",
+        usually="float32",
     ),
 ]
 Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for what is written.", file_okay=False)]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", metavar="", help="Print one JSON object, and nothing else, on stdout.", rich_help_panel=WRITTEN
+Json = Annotated[bool, option(WRITTEN, "--json", "Print one JSON object, and nothing else, on stdout.")]
+Quiet = Annotated[
+    bool, option(WRITTEN, "--quiet -q", "No progress; only samples or verdicts, a line each, and nothing with --out.")
+]
+
+# Of `drawahead sample` alone.
+Order = Annotated[
+    Literal["random", "spread"] | None,
+    option(
+        DRAWN, "--order random|spread", "In which order tokens are drawn: uniformly random, or always spread evenly."
     ),
 ]
-Quiet = Annotated[
+Prompt = Annotated[
+    str | None, option(DRAWN, "--prompt TEXT", "Of text: what to fill in, an underscore for each missing character.")
+]
+Temperature = Annotated[
+    float | None,
+    option(DRAWN, "--temperature X", "Of text: below 1, likely characters are likelier still.", usually="0.5"),
+]
+Steps = Annotated[
+    int | None,
+    option(DRAWN, "--steps N", "Of fashion: how many of its 1000 steps.", least=1, usually="1000 on a GPU, else 100"),
+]
+Out = Annotated[
+    Path | None,
+    option(
+        WRITTEN,
+        "--out PATH",
+        "Write to this file (.npz or .json, .png for images, .txt for texts), or, a name without an "
+        "ending, into this folder, shard by shard.",
+    ),
+]
+Resume = Annotated[
     bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        metavar="",
-        help="No progress; only samples or verdicts, a line each, and nothing with --out.",
-        rich_help_panel=WRITTEN,
+    option(
+        WRITTEN,
+        "--resume",
+        "Go on with the job in the folder, or begin it; options that are not given are those of the job.",
+    ),
+]
+ShardSize = Annotated[
+    int | None,
+    option(
+        WRITTEN,
+        "--shard-size N",
+        "Samples in a shard of the folder: what a crash may cost.",
+        least=1,
+        usually="half a minute of work, 64 MiB at most",
+    ),
+]
+AnyVersion = Annotated[
+    bool,
+    option(
+        WRITTEN,
+        "--any-version",
+        "Resume with other versions of drawahead or torch, which may not draw the very same samples.",
     ),
 ]

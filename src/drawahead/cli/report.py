@@ -11,9 +11,9 @@ import typer
 
 from drawahead import jobs, pages, targets
 from drawahead.chains import Chain
-from drawahead.cli import options, tilings
+from drawahead.cli import options
 from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, Asked
+from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import Job, files
 
@@ -63,7 +63,7 @@ def report(
     out = out or folder / "report.html"
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    chain = chain_of(job) if target is None else named(target, Asked().filled(job.config.options)).chain
+    chain = chain_of(job) if target is None else named(target, TargetOptions().filled(job.config.options)).chain
     page = pages.job_page(job, target=chain, samples=num, films=films)
     if out.absolute().parent.samefile(folder):  # a stranger may have put a link there: it is replaced, not followed
         files.write(out, page.encode())
@@ -82,10 +82,10 @@ def chain_of(job: Job) -> Chain | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
     name, config = job.config.name, job.config
-    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *tilings.SHAPES} or not job.num_samples:
+    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
         return None
     job.samples(0, 1)  # they have the shape that the manifest tells, or this fails
-    asked = Asked().filled(config.options)
+    asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
     return named(name, asked).chain

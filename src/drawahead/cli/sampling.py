@@ -12,14 +12,13 @@ from rich.console import Console
 
 import drawahead
 from drawahead.cli import files, long_jobs, options
-from drawahead.cli import sample_options as own
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named, sampler_named
 from drawahead.cli.own import is_own
-from drawahead.cli.shipped import Asked
-from drawahead.cli.subjects import Images, Subject
+from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.sample import Result
+from drawahead.views import Images
 
 
 def sample(
@@ -27,27 +26,27 @@ def sample(
     num: options.Num = None,
     size: options.Size = None,
     seed: options.Seed = None,
-    order: own.Order = None,
-    prompt: own.Prompt = None,
-    temperature: own.Temperature = None,
-    steps: own.Steps = None,
+    order: options.Order = None,
+    prompt: options.Prompt = None,
+    temperature: options.Temperature = None,
+    steps: options.Steps = None,
     sampler: options.Sampler = None,
     window: options.Window = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
     max_batch_size: options.MaxBatchSize = None,
-    out: own.Out = None,
-    resume: own.Resume = False,
-    shard_size: own.ShardSize = None,
-    any_version: own.AnyVersion = False,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    shard_size: options.ShardSize = None,
+    any_version: options.AnyVersion = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    asked = Asked(size, order, prompt, temperature, steps, device, dtype)
+    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
-        wanted = long_jobs.Wanted(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
+        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
         long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
         return
     for option, given in (("--resume", resume), ("--shard-size", shard_size), ("--any-version", any_version)):
@@ -55,7 +54,7 @@ def sample(
             raise InputError(f"{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
-    if isinstance(subject, Images) and out is None and not (quiet or json or is_own(target)):
+    if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
         out = Path(f"{target}.png")
     if out is not None:
         files.check(out, subject)
@@ -99,9 +98,9 @@ class _Output:
         if self.json:
             typer.echo(json_format.dumps(files.to_dict(self.subject, result)))
         elif not self.quiet:
-            console.print(self.subject.picture(result, console))
+            console.print(self.subject.view.terminal(result, console))
             typer.echo(f"\n{result.report}")
             if self.out is not None:
                 typer.echo(f"wrote {self.out}")
         elif self.out is None:
-            typer.echo("\n".join(self.subject.line(values) for values in result.samples))
+            typer.echo("\n".join(self.subject.view.line(values) for values in result.samples))

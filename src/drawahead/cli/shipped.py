@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from drawahead import networks
-from drawahead.chains import TokenChain
-from drawahead.cli.subjects import Images, Subject, Texts
+from drawahead import networks, tilings
+from drawahead.chains import Chain, TokenChain
 from drawahead.errors import InputError
 from drawahead.networks.text import TEMPERATURE
+from drawahead.samplers import Sampler, Separated
+from drawahead.views import Images, Tilings, View, view_of
 
 FEWER_STEPS = 100
 """Of the image model, where no GPU is there: all of its 1000 steps would take minutes."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class TargetOptions:
     """The options of `drawahead sample` that only some targets have; None where one is not given."""
 
     size: int | None = None
@@ -35,7 +36,7 @@ class Asked:
         """The options that are given, but for the device: what a sample depends on."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "device"}
 
-    def filled(self, options: Mapping[str, Any]) -> Asked:
+    def filled(self, options: Mapping[str, Any]) -> TargetOptions:
         """With these where nothing is asked for; they come from a manifest, so anything may be wrong with them."""
         for name, value in options.items():
             if type(value) not in KINDS.get(name, ()):
@@ -63,6 +64,23 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True)
+class Subject:
+    """Something to draw from, and how its samples look."""
+
+    name: str
+    chain: Chain
+    view: View
+    num: int = 8
+    """How many samples are drawn unless another number is asked for."""
+    sampler: Sampler | None = None
+    """How they are drawn unless another sampler is asked for; None measures and chooses."""
+    remark: str = ""
+    """What the user should know before the samples come."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What it was made with, defaults included: a job writes it down, and is resumed with it."""
+
+
+@dataclass(frozen=True)
 class Shipped:
     """A network that comes with drawahead."""
 
@@ -70,10 +88,10 @@ class Shipped:
     summary: str
     size: str
     options: tuple[str, ...]
-    make: Callable[[Asked], Subject]
+    make: Callable[[TargetOptions], Subject]
 
 
-def _text(asked: Asked) -> Subject:
+def _text(asked: TargetOptions) -> Subject:
     device, dtype = _device(asked.device), _dtype(asked.dtype)
     temperature = TEMPERATURE if asked.temperature is None else asked.temperature
     if asked.prompt is None:
@@ -84,17 +102,18 @@ def _text(asked: Asked) -> Subject:
     else:
         chain = networks.infilling(asked.prompt, temperature=temperature, device=device, dtype=dtype)
     options = replace(asked, temperature=temperature).given
-    return Texts("text", in_order(chain, asked.order), num=4, options=options)
+    chain = in_order(chain, asked.order)
+    return Subject("text", chain, view_of(chain), num=4, options=options)
 
 
-def _fashion(asked: Asked) -> Subject:
+def _fashion(asked: TargetOptions) -> Subject:
     device = _device(asked.device)
     steps, remark = asked.steps, ""
     if steps is None:
         steps = 1000 if device == "cuda" else FEWER_STEPS
         remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
     chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
-    return Images("fashion", chain, remark=remark, options=replace(asked, steps=steps).given)
+    return Subject("fashion", chain, Images(), remark=remark, options=replace(asked, steps=steps).given)
 
 
 SHIPPED: dict[str, Shipped] = {
@@ -116,6 +135,21 @@ SHIPPED: dict[str, Shipped] = {
         ),
     )
 }
+
+TILINGS = {
+    "dominoes": ("square", 16, "domino tilings of a size x size board"),
+    "aztec": ("aztec", 12, "domino tilings of the Aztec diamond"),
+}
+"""By name: the shape of the region, its usual size, and what it is."""
+
+
+def tiling(name: str, asked: TargetOptions) -> Subject:
+    """The tilings called `name`."""
+    asked.only(name, "size")
+    shape, usual, _ = TILINGS[name]
+    size = asked.size or usual
+    matching = tilings.dominoes(shape, size)
+    return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
 
 
 def in_order(chain: TokenChain, order: str | None) -> TokenChain:

@@ -1,52 +1,28 @@
-"""How comparisons and registries look on a terminal."""
+"""How registries look on a terminal."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from drawahead.cli import lists
-from drawahead.cli.compare import Row
 from drawahead.cli.shipped import SHIPPED
-from drawahead.samplers import SAMPLERS
-
-_LEGEND = (
-    "Law: a two-sample test against independent sequential draws; it can show a difference, never rule one out. "
-    "Seconds: of a formula on this machine, which pays for every query; a network on an accelerator waits for rounds."
-)
-
-
-def comparison(rows: Sequence[Row], title: str, width: int) -> Table:
-    """The table of `drawahead compare`; it fits into 80 columns."""
-    table = _table(title, "sampler", padding=1 if width >= 100 else 0)
-    for heading in ("samples", "rounds/\nsample", "queries/\nsample", "accep-\ntance", "seconds", "time/\nseq."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("law vs\nsequential", no_wrap=True)
-    table.add_column("exact", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.sampler + "*" * bool(row.note), *_costs(row), _law(row), _exact(SAMPLERS[row.sampler].guarantee.exact)
-        )
-    table.caption = "\n".join([*(f"* {row.sampler}: {row.note}" for row in rows if row.note), _LEGEND])
-    return table
 
 
 def samplers() -> Table:
     """Every sampler and what it guarantees."""
-    table = _table("samplers", "name")
+    table = titled("samplers", "name")
     for heading in ("exact", "rounds for n steps", "what it does", "reference"):
         table.add_column(heading)
     for row in lists.samplers():
-        table.add_row(row["name"], _exact(row["exact"]), row["rounds"], row["summary"], row["reference"])
+        table.add_row(row["name"], yes_or_no(row["exact"]), row["rounds"], row["summary"], row["reference"])
     return table
 
 
 def shipped() -> Table:
     """Every network that comes with drawahead."""
-    table = _table("shipped networks", "name")
+    table = titled("shipped networks", "name")
     table.add_column("what it is")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("options")
@@ -57,7 +33,7 @@ def shipped() -> Table:
 
 def targets() -> Table:
     """Every target with an exact oracle, and its usual size."""
-    table = _table("targets with exact oracles", "name")
+    table = titled("targets with exact oracles", "name")
     table.add_column("what it is")
     for heading in ("size", "positions", "tokens"):
         table.add_column(heading, justify="right")
@@ -70,7 +46,7 @@ def targets() -> Table:
 
 def models() -> Table:
     """The shipped networks and the adapters, and what each needs."""
-    table = _table("models", "name")
+    table = titled("models", "name")
     for heading in ("what it is", "weights", "library"):
         table.add_column(heading)
     for row in lists.models():
@@ -81,28 +57,14 @@ def models() -> Table:
     return table
 
 
-def _table(title: str, first: str, padding: int = 1) -> Table:
+def titled(title: str, first: str, padding: int = 1) -> Table:
+    """An empty table, its first column the names."""
     table = Table(title=title, title_justify="left", caption_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.show_edge = (0, padding, 0, 0), False
     table.add_column(first, style="bold", no_wrap=True)
     return table
 
 
-def _costs(row: Row) -> list[str]:
-    report = row.report
-    if report is None:
-        return ["-"] * 6
-    ratio = "-" if row.seconds_ratio is None else f"{row.seconds_ratio:.{1 if row.seconds_ratio >= 10 else 2}f}x"
-    accepted = f"{report.acceptance:.0%}" if report.drafted else "-"
-    rounds, queries = f"{report.mean_rounds:.1f}", f"{report.queries_per_sample:.1f}"
-    return [str(report.num_samples), rounds, queries, accepted, f"{report.seconds:.2f}", ratio]
-
-
-def _law(row: Row) -> Text:
-    if row.p_value is None:
-        return Text(row.verdict, style="dim")
-    return Text(f"{row.verdict}, p {row.p_value:.2g}", style="red" if row.verdict == "DIFFERS" else "green")
-
-
-def _exact(exact: bool) -> Text:
-    return Text("yes", style="green") if exact else Text("no", style="red")
+def yes_or_no(value: bool) -> Text:
+    """In green or red."""
+    return Text("yes", style="green") if value else Text("no", style="red")

@@ -13,7 +13,7 @@ from drawahead.chains import Chain
 from drawahead.cli.names import named
 from drawahead.cli.own import is_own, own
 from drawahead.cli.progress import watching
-from drawahead.cli.shipped import Asked
+from drawahead.cli.shipped import TargetOptions
 from drawahead.samplers import Block, Coupled
 from drawahead.verification.verify import LEVEL
 
@@ -75,4 +75,4 @@ def verify(
 
 
 def _registered(name: str, prompt: str | None, steps: int | None) -> Chain:
-    return named(name, Asked(prompt=prompt, steps=steps)).chain
+    return named(name, TargetOptions(prompt=prompt, steps=steps)).chain

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, final
 
 from drawahead.design.fasta import Designed, Native, written
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
 from drawahead.jobs import files
+from drawahead.validate import short
 
 MANIFEST = "design.json"
 _PARTS, _SEQUENCES = "parts", "seqs"

@@ -23,10 +23,10 @@ from drawahead.design.problem import Problem, build
 from drawahead.design.standing import Standing
 from drawahead.design.tables import Tables, read_tables
 from drawahead.errors import DrawaheadError, InputError
-from drawahead.inputs import place
 from drawahead.jobs import files
 from drawahead.jobs.lock import locked
 from drawahead.report import Report
+from drawahead.validate import as_device
 
 Watch = Callable[[Standing], None]
 
@@ -60,7 +60,7 @@ def run(
     of a structure that cannot be designed, and why; the others are designed all the same.
     """
     asked = asked or Options()
-    where = place("device", device)
+    where = as_device("device", device)
     file = find_weights(asked)
     weights = Weights.load(file)
     if asked.ca_only and not weights.ca_only:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import number, numbers
+from drawahead.errors import InputError
+from drawahead.validate import number, numbers, short, whole
 
 
 @final

@@ -16,7 +16,8 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.design import tables as jsonl
 from drawahead.design.options import Options, names, pairs
 from drawahead.design.tables import Tables, is_file
-from drawahead.errors import InputError, short
+from drawahead.errors import InputError
+from drawahead.validate import short
 
 
 @final

@@ -21,8 +21,8 @@ from drawahead.design.parts import native_scores
 from drawahead.design.problem import Problem, build
 from drawahead.design.tables import read_tables
 from drawahead.errors import DrawaheadError
-from drawahead.inputs import place
 from drawahead.jobs import files
+from drawahead.validate import as_device
 
 SCORES, PROBABILITIES = "score_only", "unconditional_probs_only"
 
@@ -49,7 +49,7 @@ def score(
 ) -> tuple[list[Scored], dict[str, str]]:
     """Score the sequence of every structure in `asked.num` random orders, or write down the model's probabilities given
     the backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
-    where = place("device", device)
+    where = as_device("device", device)
     weights = Weights.load(find_weights(asked)).to(getattr(torch, asked.dtype), where)
     tables, _ = read_tables(asked)
     home = Path(folder) / (PROBABILITIES if probabilities else SCORES)

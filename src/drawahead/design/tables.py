@@ -14,9 +14,10 @@ from torch import Tensor
 
 from drawahead.adapters.structures import Backbone
 from drawahead.design.options import Options
-from drawahead.errors import InputError, short
-from drawahead.inputs import table as numbers_of
+from drawahead.errors import InputError
 from drawahead.jobs.files import sha256
+from drawahead.validate import as_float64 as numbers_of
+from drawahead.validate import short
 
 _OPTIONS = ("chains", "fixed", "tied", "omit_at", "bias", "bias_file", "pssm")
 

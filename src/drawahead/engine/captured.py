@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Standing:
+class Positions:
     """Where the rows of a batch stand: all that is read back."""
 
     position: list[int]
@@ -127,7 +127,7 @@ class Batch:
         wider = [one for one in self.graphs if all(has >= needs for has, needs in zip(one, shape, strict=True))]
         return min(wider, default=shape)
 
-    def standing(self) -> Standing:
+    def read_positions(self) -> Positions:
         """Read back where the rows stand."""
         position, width, wish, _, bad = self._status.tolist()
         if bad[0]:
@@ -135,7 +135,7 @@ class Batch:
                 f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw with "
                 "graphs=False to learn which"
             )
-        return Standing(position, width, wish)
+        return Positions(position, width, wish)
 
     def results(self, chain: Chain, rows: list[int]) -> Tensor:
         """The finished values of these rows."""
@@ -148,7 +148,7 @@ class Batch:
         law = self._law_of(shape.window)
         drafts = Drafts(law, state["width"].clamp(max=shape.window), state["wish"], state["rounds"])
         guess = self.sampler.guess(paths, drafts)
-        answer, sound = paths.look(guess.values, drafts.width, shape.beyond, self.sampler.drafts_from_last)
+        answer, sound = paths.query_model(guess.values, drafts.width, shape.beyond, self.sampler.drafts_from_last)
         absorbed = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
         values, count, following = _returned(absorbed)
         paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)

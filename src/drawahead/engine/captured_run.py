@@ -10,7 +10,7 @@ import torch
 
 from drawahead.chains.base import Paths, Tally
 from drawahead.chains.tokens import TokenChain
-from drawahead.engine.captured import Batch, Shape, Standing
+from drawahead.engine.captured import Batch, Positions, Shape
 from drawahead.engine.fingerprint import Fingerprint
 from drawahead.engine.graphs import GRAPHS
 from drawahead.engine.run import Call, Run
@@ -42,7 +42,7 @@ class CapturedRun(Run):
         self._number: list[int] = []  # of the sample in each row; -1 where there is none any more
         self._length: list[int] = []
         self._began: list[int] = []
-        self._standing = Standing([], [], [])
+        self._positions = Positions([], [], [])
         self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
         self._under_way = self._rounds()
@@ -55,7 +55,7 @@ class CapturedRun(Run):
         first = self._shape(self._batch)
         self._batch.warm(self.call.chain, first)
         if first.columns:
-            wished, most = max(self._standing.wish), max(self._length) - 2
+            wished, most = max(self._positions.wish), max(self._length) - 2
             whole = self._tokens and self.sampler.drafts_from_last and wished >= most
             window = self._rung(max(0, min(wished, most)))
             self._batch.warm(self.call.chain, Shape(window, first.columns, 0 if whole else first.beyond))
@@ -99,14 +99,16 @@ class CapturedRun(Run):
         fresh = self._waiting(len(free) if self._batch is not None else self.size)
         if fresh is None:
             return
+        if self.sampler.keeps_guesses:
+            fresh.remember()
         if self._batch is None:
             self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
             free = list(range(len(fresh)))
             self._number, self._length, self._began = ([-1] * len(fresh) for _ in range(3))
-            self._standing = Standing(*([0] * len(fresh) for _ in range(3)))
+            self._positions = Positions(*([0] * len(fresh) for _ in range(3)))
         rows = free[: len(fresh)]
         self._batch.load(fresh, rows)
-        wish, standing = self.sampler.first_width(fresh).tolist(), self._standing
+        wish, standing = self.sampler.first_width(fresh).tolist(), self._positions
         for i, row in enumerate(rows):
             self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
             self._began[row] = self.round_count
@@ -131,7 +133,7 @@ class CapturedRun(Run):
 
     def _round(self, batch: Batch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
-        before, shape = self._standing, self._shape(batch)
+        before, shape = self._positions, self._shape(batch)
         drafted = sum(before.width[row] for row in live)
         began, first = time.perf_counter(), not batch.has(shape)
         shape = batch.round(self.call.chain, shape)
@@ -139,16 +141,16 @@ class CapturedRun(Run):
         blind = self._blind and not shape.window and not shape.columns
         if blind and all(before.position[row] + 1 < self._length[row] for row in live):
             position = [p + (number >= 0) for p, number in zip(before.position, self._number, strict=True)]
-            after = Standing(position, before.width, before.wish)
+            after = Positions(position, before.width, before.wish)
         else:
-            after = batch.standing()
+            after = batch.read_positions()
         spent = time.perf_counter() - began
         self.oracle_seconds += spent
         if not first and not blind and len(live) == batch.rows:
             self._times.setdefault(shape.window, []).append(spent)
             batch.seconds[shape.window] = spent
         committed = sum(after.position[row] - before.position[row] for row in live)
-        self._standing = after
+        self._positions = after
         self._count(batch.rows, shape, committed, drafted, len(live))
         done = [row for row in live if after.position[row] >= self._length[row]]
         self._retire(batch, done)
@@ -173,7 +175,7 @@ class CapturedRun(Run):
     def _shape(self, batch: Batch) -> Shape:
         """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
         live = [row for row, number in enumerate(self._number) if number >= 0]
-        standing = self._standing
+        standing = self._positions
         position, width, wish = (torch.tensor([part[row] for row in live]) for part in vars(standing).values())
         left = torch.tensor([self._length[row] for row in live]) - position - 1  # steps behind the next one
         ahead = torch.minimum(self.sampler.next_width(wish, width, width), left - 1).clamp(min=0)

@@ -4,18 +4,26 @@ A captured round reads a model's tensors where they lie, so weights that are cha
 All else is as it was when it was captured: which tensors those are, every number, flag and text, every function and
 what it refers to. A fingerprint holds all of that, found by walking through the model's attributes. Plain values are
 compared, objects and tensors must be the very same ones (and are only referred to weakly, so that a model can go).
-Where something cannot be looked into there is no fingerprint, and rounds are captured anew.
+
+Of functions, the walk follows what they may look up: variables they close over, globals, attributes of modules and
+classes, by the names in their code. Functions of the libraries in `_LIBRARIES` are taken to be what they are. Where
+something keeps numbers that no attribute shows (an open file, a random generator) there is no fingerprint, and rounds
+are captured anew.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
+import logging
+import sys
+import threading
 import types
+import typing
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterator
+import zlib
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 import numpy as np
@@ -24,11 +32,21 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths
 
-_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, range})
-_FIXED = (type, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType)
-_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set})
+_LIBRARIES = sys.stdlib_module_names | {"drawahead", "torch", "numpy", "triton", "transformers", "diffusers"}
+_PLAIN = frozenset({bool, int, complex, str, bytes, type(None), type(...), range})
+_OF_TORCH = frozenset({torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format})
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType)
+_FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptorType, np.dtype, np.ufunc)
+_SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
+"""What changes no answer."""
+_EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
+_NUMBERS = (int, float, complex, str, bytes)
+_ASKED = frozenset({"forward", "rows", "rows_at", "chain_rows", "path_rows", "conditioned", "denoiser"})
+"""Methods by which models are asked; all else that matters is named in their code."""
+_MADE = frozenset({"__init__", "__new__", "__post_init__"})
+_UNREAD = _MADE | {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__slots__"}
+_UNREAD |= {"__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__orig_bases__"}
 _MOST = 200_000  # things looked at: beyond that a model is captured anew
-_SMALL = 1 << 16  # bytes of an array that are compared
 
 
 class Opaque(Exception):
@@ -51,21 +69,41 @@ class Fingerprint:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def possible(self) -> bool:
+        """Whether another one can still be equal: not if something that it saw is gone."""
+        return all(one() is not None for one in self._seen)
+
 
 def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | None:
     """Of a chain's model and settings, and of what a row of its paths is made of; None where that cannot be told."""
     walk = _Walk()
     try:
-        walk.visit(repr(settings))
-        for name, tensor in paths.tensors().items():
-            walk.visit((name, tuple(tensor.shape), tensor.dtype))
+        walk.marks += [repr(settings), *_torch_settings(chain.device)]
+        walk.marks += [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items()]
         walk.visit(type(chain))
-        for name, value in chain.captured_parts().items():
-            walk.visit(name)
-            walk.visit(value)
+        walk.named(chain.captured_parts().items())
+        walk.follow_names()
     except (Opaque, RecursionError):
         return None
     return Fingerprint(walk.marks, walk.seen)
+
+
+def _torch_settings(device: torch.device) -> list[Any]:
+    """What torch is told for all models."""
+    cuda, kind = torch.backends.cuda, device.type
+    return [
+        torch.get_default_dtype(),
+        torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        cuda.matmul.allow_fp16_reduced_precision_reduction,
+        cuda.matmul.allow_bf16_reduced_precision_reduction,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.enabled,
+        torch.backends.cudnn.deterministic,
+        (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()),
+    ]
 
 
 class _Walk:
@@ -74,127 +112,247 @@ class _Walk:
         self.seen: list[Any] = []  # objects that must be the same ones
         self._numbers: dict[int, int] = {}  # of objects met before
         self._held: list[Any] = []  # temporary objects, so that no id is used twice
+        self._names = dict.fromkeys(_ASKED)  # that some function may look up
+        self._classes: list[type] = []  # met, of which attributes with such names count
+        self._looked: set[tuple[type, str]] = set()
 
     def visit(self, value: Any) -> None:
         kind = type(value)
-        if kind in _PLAIN or isinstance(value, enum.Enum):
-            self.marks.append(value if kind is not float or value == value else "nan")
-            self.marks.append(kind)  # 1, 1.0 and True are equal
-            return
-        if isinstance(value, _FIXED):
+        if kind in _PLAIN or kind in _OF_TORCH:
+            self.marks += (value, kind)  # 1, 1.0 and True are equal
+        elif kind is float:
+            self.marks.append(value.hex())  # 0.0 and -0.0 are equal, and nan is not
+        elif isinstance(value, _FIXED):
             self.marks.append(id(value))  # they do not go
-            return
-        number = self._numbers.get(id(value))
-        if number is not None:
-            self.marks.append(("again", number))
-            return
-        number = self._numbers[id(value)] = len(self._numbers)
-        if number > _MOST:
-            raise Opaque
-        self._held.append(value)
-        self._enter(value)
+        elif not isinstance(value, _SILENT):
+            number = self._numbers.get(id(value))
+            if number is not None:
+                self.marks.append(("again", number))
+                return
+            number = self._numbers[id(value)] = len(self._numbers)
+            if number > _MOST:
+                raise Opaque
+            self._held.append(value)
+            self._enter(value)
 
-    def _named(self, entries: Any) -> None:
+    def named(self, entries: Iterable[tuple[Any, Any]]) -> None:
         for name, entry in entries:
             self.marks.append(name)
-            if type(entry) not in _CONTAINERS or entry:
+            if type(entry) not in _EMPTY or entry:
                 self.visit(entry)
             else:
-                self.marks.append(None)  # a module has a dozen empty ones
+                self.marks.append(type(entry))  # a module has a dozen empty ones
+
+    def follow_names(self) -> None:
+        """Visit the attributes of classes that functions met on the way may look up, until there are no new ones."""
+        before = -1
+        while before != len(self._looked):
+            before = len(self._looked)
+            for kind in self._classes:  # which grows meanwhile
+                for name, entry in list(vars(kind).items()):
+                    special = name.startswith("__") and name not in _UNREAD
+                    if (special or name in self._names) and (kind, name) not in self._looked:
+                        self._looked.add((kind, name))
+                        self.marks.append(name)
+                        self.visit(entry)
 
     def _enter(self, value: Any) -> None:
-        if isinstance(value, Tensor):
-            self._tensor(value)
-        elif callable(told := getattr(value, "captured_parts", None)) and not isinstance(value, torch.nn.Module):
-            self.marks.append(type(value))
+        if not isinstance(value, torch.nn.Module | type) and hasattr(value, "captured_parts"):
+            self.visit(type(value))
             if type(value).__weakrefoffset__:
                 self.seen.append(value)
-            self._named(told().items())
-        elif isinstance(value, torch.nn.Module):
-            self.marks.append(type(value))
-            self.seen.append(value)
-            self._named(value.__dict__.items())
-        elif isinstance(value, dict | types.MappingProxyType):
-            self.marks.append((type(value), len(value)))
-            if all(type(key) is str for key in value):
-                self._named(value.items())
+            self.named(value.captured_parts().items())
+            return
+        for kinds, enter in _ENTER:
+            if isinstance(value, kinds):
+                enter(self, value)
                 return
-            for key, entry in value.items():
-                self.visit(key)
-                self.visit(entry)
-        elif isinstance(value, list | tuple):
-            self.marks.append((type(value), len(value)))
-            for entry in value:
-                self.visit(entry)
-        elif isinstance(value, set | frozenset):
-            if not all(type(entry) in _PLAIN for entry in value):
-                raise Opaque
-            self.marks.append((type(value), frozenset(value)))
-        elif isinstance(value, np.ndarray):
-            if value.nbytes > _SMALL or value.dtype.hasobject:
-                raise Opaque
-            self.marks.append((value.shape, str(value.dtype), value.tobytes()))
-        elif isinstance(value, np.generic):
-            self.marks.append((type(value), value.tobytes()))
-        elif isinstance(value, types.FunctionType):
-            self._function(value)
-        elif isinstance(value, types.MethodType):
-            self.marks.append("method")
-            self.visit(value.__self__)
-            self.visit(value.__func__)
-        elif isinstance(value, functools.partial):
-            self.marks.append("partial")
-            for part in (value.func, value.args, value.keywords):
-                self.visit(part)
-        elif isinstance(value, weakref.ref):
-            self.marks.append("ref")
-        else:
-            self._object(value)
+        self._object(value)
 
-    def _tensor(self, value: Tensor) -> None:
-        # What a graph reads of a tensor on the device it reads anew each time. One on the CPU may have been copied.
-        version = value._version if value.device.type == "cpu" and not value.is_inference() else 0
-        place = (value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.device, version)
-        self.marks.append(place)
-        self.seen.append(value)
-
-    def _function(self, value: types.FunctionType) -> None:
-        self.seen.append(value)
-        self.visit(value.__defaults__)
-        self.visit(value.__kwdefaults__)
-        for cell in value.__closure__ or ():
-            try:
-                self.visit(cell.cell_contents)
-            except ValueError:
-                self.marks.append("empty")
-        for name in _names(value.__code__):
-            if name in value.__globals__:
-                self.visit(name)
-                self.visit(value.__globals__[name])
+    # What there is
 
     def _object(self, value: Any) -> None:
-        kind = type(value)
-        attributes = getattr(value, "__dict__", None)
-        slots = [slot for base in kind.__mro__ for slot in _listed(base.__dict__.get("__slots__", ()))]
-        if attributes is None and not slots and not dataclasses.is_dataclass(value):
-            raise Opaque
-        self.marks.append(kind)
-        if kind.__weakrefoffset__:  # of others, their attributes tell
+        """Its class and its attributes."""
+        self.visit(type(value))
+        if type(value).__weakrefoffset__:  # of others, their attributes tell
             self.seen.append(value)
-        self._named((attributes or {}).items())
-        for slot in slots:
-            if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
-                self.visit(slot)
-                self.visit(getattr(value, slot))
+        if any(_hides(base) for base in type(value).__mro__):
+            raise Opaque
+        self._attributes(value)
+
+    def _attributes(self, value: Any) -> None:
+        self.named(getattr(value, "__dict__", {}).items())
+        for base in type(value).__mro__:
+            for slot in _slots(base):
+                if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
+                    self.named([(slot, getattr(value, slot))])
+
+    def _tensor(self, value: Tensor) -> None:
+        if value.layout is not torch.strided:
+            raise Opaque
+        self.seen.append(value)
+        self.marks.append((value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.device))
+        # What a graph reads of a tensor on the device it reads anew each time. One on the CPU may have been copied.
+        if value.device.type == "cpu" and value.numel():
+            self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        if value.dtype.hasobject:
+            raise Opaque
+        self.marks += (value.shape, str(value.dtype), _checksum(np.ascontiguousarray(value)))
+
+    def _scalar(self, value: np.generic) -> None:
+        self.marks += (str(value.dtype), value.tobytes())
+
+    def _enum(self, value: enum.Enum) -> None:
+        self.marks += (type(value).__qualname__, value.name)
+
+    def _number(self, value: Any) -> None:
+        """Of a kind of its own."""
+        self.visit(type(value))
+        plain: Any = next(kind for kind in _NUMBERS if isinstance(value, kind))
+        self.visit(plain(value))
+        self._attributes(value)
+
+    def _mapping(self, value: Any) -> None:
+        self.marks.append(len(value))
+        self.visit(type(value))
+        for key, entry in value.items():
+            self.visit(key)
+            self.visit(entry)
+        if isinstance(value, defaultdict):
+            self.visit(value.default_factory)
+        self._attributes(value)
+
+    def _sequence(self, value: Any) -> None:
+        self.marks.append(len(value))
+        self.visit(type(value))
+        for entry in value:
+            self.visit(entry)
+        self._attributes(value)
+
+    def _set(self, value: Any) -> None:
+        if not all(type(entry) in _PLAIN for entry in value):
+            raise Opaque
+        self.marks += (type(value).__qualname__, frozenset(value))
+
+    def _class(self, value: type) -> None:
+        self.seen.append(value)
+        own = [base for base in value.__mro__ if not _of_library(base)]
+        self._classes += [base for base in own if base not in self._classes]
+        for base in own:  # it may be made by a function
+            self.named((name, vars(base)[name]) for name in sorted(_MADE) if name in vars(base))
+        for base in value.__mro__:  # another method may have been put into a library's
+            if base not in own and (forward := vars(base).get("forward")) is not None:
+                self.visit(forward)
+
+    def _module(self, value: types.ModuleType) -> None:
+        self.marks.append(id(value))
+        if value.__name__.partition(".")[0] not in _LIBRARIES:
+            self.named((name, vars(value)[name]) for name in list(self._names) if name in vars(value))
+
+    def _function(self, value: types.FunctionType) -> None:
+        code, library = value.__code__, _of_library(value)
+        self.seen += [value, code]
+        for part in (value.__defaults__, value.__kwdefaults__, value.__dict__):
+            self.visit(part)
+        names = {} if library else dict.fromkeys(_names(code))
+        self._names |= names
+        for cell in value.__closure__ or ():
+            try:
+                self._read(cell.cell_contents, names)
+            except ValueError:
+                self.marks.append("empty")
+        for name in names:
+            if name in value.__globals__:
+                self.marks.append(name)
+                self._read(value.__globals__[name], names)
+
+    def _read(self, value: Any, names: Iterable[str]) -> None:
+        """What a function refers to. Of modules, it may look these names up."""
+        self.visit(value)
+        if isinstance(value, types.ModuleType) and not _of_library(value):
+            self.named((name, vars(value)[name]) for name in names if name in vars(value))
+
+    def _method(self, value: types.MethodType) -> None:
+        self.visit(value.__self__)
+        self.visit(value.__func__)
+
+    def _builtin(self, value: Any) -> None:
+        """A function of a module, or a method of something built in."""
+        owner = value.__self__
+        self.marks.append(value.__qualname__)
+        if owner is not None and not isinstance(owner, types.ModuleType):
+            self.visit(owner)
+        else:
+            self.marks.append(id(value))
+
+    def _partial(self, value: functools.partial[Any]) -> None:
+        for part in (value.func, value.args, value.keywords):
+            self.visit(part)
+        self._attributes(value)
+
+    def _wrapped(self, value: Any) -> None:
+        """A property, or a method of a class, or a function that remembers its answers."""
+        self.marks.append(type(value).__qualname__)
+        for name in ("fget", "func", "__func__", "__wrapped__"):
+            self.visit(getattr(value, name, None))
+
+    def _reference(self, value: weakref.ref[Any]) -> None:
+        self.visit(value())
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    """The global names that a function, and those inside it, may look up."""
+_ENTER: list[tuple[Any, Callable[[_Walk, Any], None]]] = [
+    (Tensor, _Walk._tensor),
+    (torch.nn.Module, _Walk._object),
+    (np.ndarray, _Walk._array),
+    (np.generic, _Walk._scalar),
+    (enum.Enum, _Walk._enum),
+    (_NUMBERS, _Walk._number),
+    ((dict, types.MappingProxyType), _Walk._mapping),
+    ((list, tuple, deque), _Walk._sequence),
+    ((set, frozenset), _Walk._set),
+    (type, _Walk._class),
+    (types.ModuleType, _Walk._module),
+    (types.FunctionType, _Walk._function),
+    (types.MethodType, _Walk._method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), _Walk._builtin),
+    (functools.partial, _Walk._partial),
+    ((property, staticmethod, classmethod, functools.cached_property), _Walk._wrapped),
+    (type(functools.lru_cache(len)), _Walk._wrapped),
+    (weakref.ref, _Walk._reference),
+]
+
+
+def _of_library(value: Any) -> bool:
+    """Whether a class, a function or a module belongs to a library."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
+    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
+
+
+def _hides(kind: type) -> bool:
+    """Whether objects of a class have room for more than their attributes: as what is written in C has."""
+    if kind.__base__ is None or kind in (BaseException, Exception, typing.Generic):
+        return False
+    room = kind.__basicsize__ - kind.__base__.__basicsize__
+    shown = len(_slots(kind)) + sum(name in vars(kind) for name in ("__dict__", "__weakref__"))
+    return bool(kind.__itemsize__) or room > 8 * shown
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _checksum(numbers: np.ndarray[Any, Any]) -> int:
+    return zlib.crc32(numbers.data.cast("B")) if numbers.size else 0
+
+
+def _names(code: types.CodeType) -> Iterable[str]:
+    """What a function, and those inside it, may look up: names, and texts that may be names."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-def _listed(slots: Any) -> tuple[str, ...]:
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+        elif isinstance(constant, str) and constant.isidentifier():
+            yield constant

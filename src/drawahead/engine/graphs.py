@@ -51,6 +51,7 @@ class Graphs:
         """A batch with as many rows: one that was kept, if it may be used again. And what it was captured from."""
         found = fingerprint(chain, sampler, fresh)
         with self._lock:
+            self._kept = [kept for kept in self._kept if kept.fingerprint.possible]
             for i, kept in enumerate(self._kept):
                 if found is not None and kept.fingerprint == found:
                     batch = self._kept.pop(i).batch

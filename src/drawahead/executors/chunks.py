@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from drawahead.engine.threads import Query
-from drawahead.errors import AnswerError, whole
+from drawahead.errors import AnswerError
+from drawahead.validate import whole
 
 CHUNK_BYTES = 128 * 2**20
 _COMPLAINTS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")

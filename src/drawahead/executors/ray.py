@@ -13,12 +13,13 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain
 from drawahead.engine.threads import Query
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import cut, joined, parted, replica_of
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Make, Worker
+from drawahead.validate import whole
 
 
 @final

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.threads import Query
-from drawahead.errors import AnswerError, InputError, whole
+from drawahead.errors import AnswerError, InputError
 from drawahead.executors.chunks import Chunks, Notes
 from drawahead.executors.shards import Replica, chain_of, cut, joined, parted, replica_of
-from drawahead.oracles import TokenOracle
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
+from drawahead.validate import whole
 
 
 @final

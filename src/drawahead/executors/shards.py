@@ -15,11 +15,11 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.chains.vectors import VectorChain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.threads import Query
 from drawahead.errors import InputError
 from drawahead.executors.local import merged
-from drawahead.oracles import TokenOracle
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 
 Replica = TokenOracle | VectorChain
 """What a query carries as its oracle: for vectors that is the chain, which knows the dtype and device too."""

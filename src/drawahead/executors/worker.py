@@ -11,7 +11,7 @@ import torch
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.executors.chunks import Chunks
-from drawahead.executors.elsewhere import elsewhere
+from drawahead.executors.remote import without_model
 from drawahead.executors.shards import Replica, chain_of, replica_of
 from drawahead.executors.wire import Packed
 
@@ -31,7 +31,7 @@ class Worker:
         """Build the replica. -> the chain, without its model, for the driver."""
         chain = chain_of(make())
         self._replica = replica_of(chain)
-        return elsewhere(chain)
+        return without_model(chain)
 
     def evaluate(self, shard: Packed) -> tuple[np.ndarray[Any, Any], str]:
         """The evaluation of a shard, and what was learnt about memory on the way."""

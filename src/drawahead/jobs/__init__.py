@@ -33,6 +33,6 @@ from drawahead.jobs.config import Config
 from drawahead.jobs.drawing import draw
 from drawahead.jobs.job import Job, read
 from drawahead.jobs.manifest import Shard
-from drawahead.jobs.written import Written
+from drawahead.samplers.record import SamplerRecord
 
-__all__ = ["Config", "Job", "Shard", "Written", "draw", "read"]
+__all__ = ["Config", "Job", "SamplerRecord", "Shard", "draw", "read"]

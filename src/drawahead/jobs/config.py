@@ -8,9 +8,10 @@ from typing import Any, final
 
 import torch
 
-from drawahead.errors import InputError, short
-from drawahead.jobs import checks
-from drawahead.jobs.written import Written
+from drawahead import validate
+from drawahead.errors import InputError
+from drawahead.samplers.record import SamplerRecord
+from drawahead.validate import short
 
 MOST_SHARDS = 10_000
 """More would make the manifest, which is written again after each one, long."""
@@ -31,7 +32,7 @@ class Config:
     num: int
     """Samples asked for."""
     seed: int
-    sampler: Written
+    sampler: SamplerRecord
     shard_size: int
     device: str
     max_batch_size: int | None
@@ -69,29 +70,29 @@ class Config:
     @staticmethod
     def from_dict(found: dict[str, Any]) -> Config:
         """The configuration in a manifest, of which anything may be wrong."""
-        target = checks.fields(found["target"], "target", "name", "options")
+        target = validate.keys("target", found["target"], "name", "options")
         options, shape, graphs = target["options"], found["shape"], found["graphs"]
         if not isinstance(options, dict) or not isinstance(shape, list) or not (graphs is None or type(graphs) is bool):
             raise InputError("options must be an object, shape a list, and graphs true, false or null")
         if found["dtype"] not in list(_DTYPES):
             raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {short(found['dtype'])}")
         most = found["max_batch_size"]
-        num = checks.count(found["num"], "num", 1)
+        num = validate.count("num", found["num"], 1)
         config = Config(
-            name=checks.text(target["name"], "the name of the target"),
+            name=validate.text("the name of the target", target["name"]),
             options=options,
             num=num,
-            seed=checks.count(found["seed"], "seed", 0, 2**64 - 1),
-            sampler=Written.from_dict(found["sampler"]),
-            shard_size=checks.count(found["shard_size"], "shard_size", 1, num),
-            device=checks.text(found["device"], "device", 100),
-            max_batch_size=None if most is None else checks.count(most, "max_batch_size", 1),
-            max_live=checks.count(found["max_live"], "max_live", 1),
+            seed=validate.count("seed", found["seed"], 0, 2**64 - 1),
+            sampler=SamplerRecord.from_dict(found["sampler"]),
+            shard_size=validate.count("shard_size", found["shard_size"], 1, num),
+            device=validate.text("device", found["device"], 100),
+            max_batch_size=None if most is None else validate.count("max_batch_size", most, 1),
+            max_live=validate.count("max_live", found["max_live"], 1),
             graphs=graphs,
-            steps=checks.count(found["steps"], "steps"),
-            shape=tuple(checks.count(size, "shape", 0, 2**40) for size in shape[:9]),
+            steps=validate.count("steps", found["steps"]),
+            shape=tuple(validate.count("shape", size, 0, 2**40) for size in shape[:9]),
             dtype=found["dtype"],
-            condition=checks.text(found.get("condition", ""), "condition", 100),
+            condition=validate.text("condition", found.get("condition", ""), 100),
         )
         if config.shards > MOST_SHARDS or len(shape) > 8:
             raise InputError(f"a job has {MOST_SHARDS} shards at most, and samples have 8 axes at most")

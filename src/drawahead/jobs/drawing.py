@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+from drawahead import validate
 from drawahead.chains.base import Chain
-from drawahead.denoisers import DenoisingTarget
 from drawahead.engine.threads import Executor
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import instance, path
-from drawahead.jobs import checks, lock, shards
-from drawahead.jobs import folder as folders
-from drawahead.jobs.asking import Asked
+from drawahead.errors import InputError
+from drawahead.jobs import files, lock, manifest, shards
 from drawahead.jobs.job import Folder, Job
-from drawahead.jobs.under_way import Drawing
-from drawahead.oracles import TokenOracle
+from drawahead.jobs.request import JobRequest
+from drawahead.jobs.runner import JobRunner
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.progress import bar
 from drawahead.report import Report
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
+from drawahead.validate import instance, path, short, whole
 
 
 def draw(
@@ -73,13 +74,13 @@ def draw(
             instance(what, given, kind, wanted)
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
-    asked = Asked(
+    asked = JobRequest(
         chain,
-        checks.text(name, "name", 1000),
-        checks.plain(dict(options or {}), "options"),
+        validate.text("name", name, 1000),
+        validate.plain("options", dict(options or {})),
         whole("num_samples", num_samples, 1),
         sampler,
-        None if seed is None else checks.count(seed, "seed", 0, 2**64 - 1),
+        None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),
         None if shard_size is None else whole("shard_size", shard_size, 1),
         None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),
         None if max_live is None else whole("max_live", max_live, 1),
@@ -89,12 +90,33 @@ def draw(
     shards.need_safetensors()
     chain.check(asked.num)
     with ExitStack() as opened:
-        folders.make(place)
+        _make(place)
         opened.enter_context(lock.locked(place))
-        folders.look(place, resume)
+        _check(place, resume)
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        drawing = Drawing(place, asked, any_version)
+        drawing = JobRunner(place, asked, any_version)
         drawing.run(on_round, stop, show)
     return Job(place, drawing.manifest)
+
+
+def _make(folder: Path) -> None:
+    """The folder, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
+
+
+def _check(folder: Path, resume: bool) -> None:
+    """Refuse a folder that holds something else, or a job that is not to be gone on with."""
+    if (folder / manifest.NAME).exists():
+        if not resume:
+            raise InputError(f"{folder} holds a job already: resume it, or name another folder")
+        return
+    ours = {lock.NAME, manifest.SHARDS}
+    if any(path.name not in ours and not files.is_temporary(path) for path in folder.iterdir()):
+        raise InputError(f"{folder} is not empty, and holds no job: name another folder")
+    if any((folder / manifest.SHARDS).glob("[!.]*")):
+        raise InputError(f"{folder} holds shards but no manifest: name another folder")

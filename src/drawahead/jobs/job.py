@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from drawahead.engine.run import TRACED
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.history import History
-from drawahead.inputs import path
 from drawahead.jobs import manifest, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
 from drawahead.report import Report
+from drawahead.validate import path, whole
 
 Folder = str | os.PathLike[str]
 

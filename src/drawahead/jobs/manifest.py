@@ -9,9 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
-from drawahead.errors import InputError, short
-from drawahead.jobs import checks, files
+from drawahead import validate
+from drawahead.errors import InputError
+from drawahead.jobs import files
 from drawahead.jobs.config import Config
+from drawahead.validate import short
 
 NAME = "manifest.json"
 SHARDS = "shards"
@@ -69,19 +71,19 @@ def read(folder: Path) -> Manifest:
     """The manifest of a folder. Everything in it is checked."""
     where = f"the manifest {folder / NAME}"
     try:
-        found = checks.parsed(files.read(folder / NAME, "the manifest", _MOST_BYTES), "it")
+        found = validate.parsed("it", files.read(folder / NAME, "the manifest", _MOST_BYTES))
         if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
             raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
         found = {"condition": ""} | found  # manifests of earlier versions have none
-        found = checks.fields(found, "it", "format", "created", "versions", *_CONFIG, "report", "shards")
+        found = validate.keys("it", found, "format", "created", "versions", *_CONFIG, "report", "shards")
         config = Config.from_dict(dict(found))
-        checks.fields(found["report"], "report", *_COUNTS, *_SECONDS)
+        validate.keys("report", found["report"], *_COUNTS, *_SECONDS)
         shards = found["shards"]
         if not isinstance(shards, list) or len(shards) > config.shards:
             raise InputError(f"shards must be a list of at most {config.shards}")
         return Manifest(
             config,
-            checks.text(found["created"], "created", 100),
+            validate.text("created", found["created"], 100),
             _versions(found["versions"]),
             tuple(_shard(shard, i, config) for i, shard in enumerate(shards)),
         )
@@ -98,22 +100,26 @@ def totals(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _shard(value: object, index: int, config: Config) -> Shard:
     what = f"shard {index}"
-    found = checks.fields(value, what, *(field.name for field in fields(Shard)))
+    found = validate.keys(what, value, *(field.name for field in fields(Shard)))
     if found["file"] != file_name(index):  # so no name leads out of the folder
         raise InputError(f"the file of {what} must be {file_name(index)}, not {short(found['file'])}")
-    if (checks.count(found["first"], what), checks.count(found["count"], what)) != config.part(index):
+    if (validate.count(what, found["first"]), validate.count(what, found["count"])) != config.part(index):
         raise InputError(f"{what} must have (first, count) = {config.part(index)}")
-    digest = checks.text(found["sha256"], f"sha256 of {what}", 64)
+    digest = validate.text(f"sha256 of {what}", found["sha256"], 64)
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise InputError(f"sha256 of {what} must be 64 hexadecimal digits")
-    report = checks.fields(found["report"], f"the report of {what}", *_COUNTS, *_SECONDS)
+    report = validate.keys(f"the report of {what}", found["report"], *_COUNTS, *_SECONDS)
     for key in _COUNTS:
-        checks.count(report[key], f"{key} of {what}")
+        validate.count(f"{key} of {what}", report[key])
     for key in _SECONDS:
         if type(report[key]) not in (int, float) or not 0 <= report[key] < 2**63:
             raise InputError(f"{key} of {what} must be a number of seconds, not {short(report[key])}")
     return Shard(
-        file_name(index), *config.part(index), checks.count(found["bytes"], f"bytes of {what}", 1), digest, dict(report)
+        file_name(index),
+        *config.part(index),
+        validate.count(f"bytes of {what}", found["bytes"], 1),
+        digest,
+        dict(report),
     )
 
 
@@ -122,8 +128,8 @@ def _versions(value: object) -> list[dict[str, Any]]:
         raise InputError("versions must be a list")
     for found in value:
         names = ("drawahead", "torch", "python")
-        given = checks.fields(found, "versions", *names, "shard")
-        checks.count(given["shard"], "the shard of versions")
+        given = validate.keys("versions", found, *names, "shard")
+        validate.count("the shard of versions", given["shard"])
         for name in names:
-            checks.text(given[name], f"the version of {name}", 200)
+            validate.text(f"the version of {name}", given[name], 200)
     return value

@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.jobs import checks, files
+from drawahead.jobs import files
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import SHARDS, Shard
 from drawahead.report import Report
@@ -72,10 +73,10 @@ def report(folder: Path, shard: Shard) -> Report:
         length = int.from_bytes(file.read(8), "little")
         if length > min(size, _MOST_HEADER):
             raise InputError(f"the shard {path} is damaged: its head is longer than it")
-        head = checks.parsed(file.read(length), f"the head of the shard {path}")
+        head = validate.parsed(f"the head of the shard {path}", file.read(length))
     metadata = head.get("__metadata__") if isinstance(head, dict) else None
     text = metadata.get("report") if isinstance(metadata, dict) else None
-    found = checks.parsed(text.encode(), f"the report in {path}") if isinstance(text, str) else None
+    found = validate.parsed(f"the report in {path}", text.encode()) if isinstance(text, str) else None
     if not isinstance(found, dict):
         raise InputError(f"the shard {path} has no report")
     seconds, oracle_seconds = (float(shard.report[name]) for name in ("seconds", "oracle_seconds"))

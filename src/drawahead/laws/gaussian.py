@@ -77,8 +77,9 @@ class Gaussian(Law):
         along = (e * noise).sum(-1)
         delta = size / self._unit
         keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
-        mirror = torch.where(keep, 0.0, size - 2 * self.scale * along)
-        return torch.addcmul(guess, mirror[..., None], e), keep
+        # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
+        mirrored = self.draw(torch.addcmul(noise, along[..., None], e, value=-2))
+        return torch.where(keep[..., None], guess, mirrored), keep
 
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
@@ -143,12 +144,19 @@ def _mass(delta: Tensor, log_weight: Tensor) -> Tensor:
 
 def _tail(z: Tensor, c: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
     """G(z): the residual's mass beyond z >= c."""
-    direct = torch.exp(log_weight + log_ndtr(delta - z)) - _upper(z)
+    small = delta < _SMALL
+    some, all_of_them = (True, False) if delta.is_cuda else (bool(small.any()), bool(small.all()))
+    if not some:
+        return _direct_tail(z, delta, log_weight).clamp(min=0)
     # For small delta that is a difference of nearly equal tails. With t = z' - z the density is
     # phi(z + t) (exp(delta (z - c)) exp(delta t) - 1), whose integral is a sum of positive terms.
     past = (delta * (z - c)).clamp(max=50.0)
     stable = torch.expm1(past) * _upper(z) + torch.exp(past) * _excess(z, delta)
-    return torch.where(delta < _SMALL, stable, direct).clamp(min=0)
+    return (stable if all_of_them else torch.where(small, stable, _direct_tail(z, delta, log_weight))).clamp(min=0)
+
+
+def _direct_tail(z: Tensor, delta: Tensor, log_weight: Tensor) -> Tensor:
+    return torch.exp(log_weight + log_ndtr(delta - z)) - _upper(z)
 
 
 def _upper(z: Tensor) -> Tensor:

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.denoisers import from_epsilon
-from drawahead.errors import whole
-from drawahead.inputs import floating, place
+from drawahead.models.denoisers import from_epsilon
 from drawahead.networks.files import load
 from drawahead.networks.unet import UNet
 from drawahead.schedules import DDPM, spaced
+from drawahead.validate import as_device, floating, whole
 
 SIDE = 28
 STEPS = 1000
@@ -29,7 +28,7 @@ def fashion(
     With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. `dtype` is what the network computes
     in, `memory_format` how its weights are laid out; states and laws do not depend on either.
     """
-    device, dtype = place("device", device), floating("dtype", dtype)
+    device, dtype = as_device("device", device), floating("dtype", dtype)
     steps = whole("steps", steps)
     network = UNet()
     network.load_state_dict(load("fashion"))

@@ -42,6 +42,29 @@ class OrderTransformer(nn.Module):
         seen = torch.arange(1 + tokens.shape[1], device=rank.device) < (first + prefix)[..., None]  # (r, c, 1 + n)
         return self._logits(tokens.gather(1, order), order, position, seen[:, None])
 
+    def memory(self, rows: int, length: int) -> dict[str, Tensor]:
+        """Room for keys and values of the sink, `length` tokens, and one that nobody sees."""
+        shape = (rows, len(self.layers), self.heads, length + 2, len(self.sink) // self.heads)
+        return {name: torch.zeros(shape, dtype=self.sink.dtype, device=self.sink.device) for name in ("keys", "values")}
+
+    def extend(
+        self, memory: dict[str, Tensor], content: Tensor, place: Tensor, slot: Tensor, position: Tensor, seen: Tensor
+    ) -> Tensor:
+        """Enter content (r, s), which stands at `place`, into slots (r, s) of the memory, where those before it are;
+        the logits (r, c, vocabulary) at `position` (r, c) of queries that see the first `seen` (r, c) slots."""
+        rows, s = content.shape
+        sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
+        x = torch.cat([sink, self.token(content), blank], dim=1)
+        none = torch.zeros_like(slot[:, :1])
+        turn = self._turns(torch.cat([none, place, position], dim=1))
+        slot = torch.cat([none, slot], dim=1)
+        sees = torch.cat([slot + 1, seen], dim=1)[..., None] > torch.arange(memory["keys"].shape[3], device=slot.device)
+        for i, layer in enumerate(self.layers):
+            assert isinstance(layer, _Layer)
+            x = layer.extend(x, turn, slot, sees[:, None], memory["keys"][:, i], memory["values"][:, i])
+        logits: Tensor = self.head(self.norm(x[:, 1 + s :]))
+        return logits
+
     def along(self, tokens: Tensor, order: Tensor) -> Tensor:
         """tokens, order (r, n) -> logits (r, n, vocabulary) of the token at each place of the order, given those
         before it: what training asks, and the log-likelihood of a text."""
@@ -80,16 +103,34 @@ class _Layer(nn.Module):
             nn.init.normal_(linear.weight, std=spread)
 
     def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], content: int, seen: Tensor | None) -> Tensor:
-        qkv = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))  # (r, tokens, 3, heads, size)
-        q, k = _turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)  # (r, heads, tokens, size)
-        v = qkv[:, :, 2].transpose(1, 2)
+        q, k, v = self._heads(x, turn)
         k, v = k[:, :, :content], v[:, :, :content]
         among = scaled_dot_product_attention(q[:, :, :content], k, v, is_causal=True)
         if seen is None:  # query i sees the sink and the first i of the order
             asked = scaled_dot_product_attention(q[:, :, content:], k[:, :, :-1], v[:, :, :-1], is_causal=True)
         else:
             asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=seen)
-        y: Tensor = x + self.out(torch.cat([among, asked], dim=2).transpose(1, 2).flatten(2))
+        return self._added(x, torch.cat([among, asked], dim=2))
+
+    def extend(
+        self, x: Tensor, turn: tuple[Tensor, Tensor], slot: Tensor, sees: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
+        """Keys and values (r, heads, slots, size) of the first tokens go to `slot` (r, s); all attend to what is there
+        and `sees` (r, 1, tokens, slots) lets them."""
+        q, k, v = self._heads(x, turn)
+        rows, s = torch.arange(len(x), device=x.device)[:, None], slot.shape[1]
+        for kept, new in ((keys, k), (values, v)):
+            kept.transpose(1, 2)[rows, slot] = new[:, :, :s].transpose(1, 2)
+        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=sees))
+
+    def _heads(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (r, heads, tokens, size)."""
+        qkv = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))  # (r, tokens, 3, heads, size)
+        q, k = _turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
+        return q, k, qkv[:, :, 2].transpose(1, 2)
+
+    def _added(self, x: Tensor, attended: Tensor) -> Tensor:
+        y: Tensor = x + self.out(attended.transpose(1, 2).flatten(2))
         z: Tensor = y + self.down(gelu(self.up(self.middle(y)), approximate="tanh"))
         return z
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import floating, place, wholes
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.validate import as_device, floating, short, whole, wholes
 
 LENGTH = 256
 """The most characters."""
@@ -67,8 +67,32 @@ class TextModel(TokenOracle):
         position = torch.arange(self.length, device=tokens.device).expand_as(tokens)
         return self.path_rows(tokens.clamp(min=0), rank, torch.zeros_like(position), position)
 
-    def path_rows(self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
         logits = self.network(tokens, rank, prefix, position)
+        return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        """Keys and values, the evidence's first."""
+        known = rank < 0
+        count = known.sum(1, keepdim=True)
+        kept = self.network.memory(len(tokens), self.length) | {"first": 1 + count}
+        if bool(known.any()):
+            most = int(count.max())
+            place = (~known).long().argsort(dim=1, stable=True)[:, :most]  # from left to right
+            step = torch.arange(most, device=rank.device) - count  # before the first
+            place = torch.where(step < 0, place, self.length)
+            token = tokens.gather(1, place.clamp(max=self.length - 1))
+            self.recalled_rows(kept, token, place, step, step[:, :0], step[:, :0])
+        return kept
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        nowhere = self.length + 1
+        slot = torch.where(place < self.length, (kept["first"] + step).clamp(max=nowhere), nowhere)
+        logits = self.network.extend(kept, token, place, slot, position, kept["first"] + prefix)
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
@@ -91,7 +115,7 @@ def text(
     dtype: torch.dtype = torch.float32,
 ) -> TextModel:
     """The text model that comes with drawahead."""
-    device, dtype = place("device", device), floating("dtype", dtype)
+    device, dtype = as_device("device", device), floating("dtype", dtype)
     network = OrderTransformer(len(ALPHABET))
     network.load_state_dict(load("text"))
     return TextModel(network.to(device, dtype).eval().requires_grad_(False), length, temperature)

@@ -3,11 +3,9 @@
 from drawahead.pages.document import document
 from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
-from drawahead.pages.job import job_page
-from drawahead.pages.page import page
+from drawahead.pages.page import job_page, page
 from drawahead.pages.reels import Film
-from drawahead.pages.vectors import Images, Vectors, View
-from drawahead.pages.views import Grids, Texts, Tilings
+from drawahead.views import Grids, Images, Texts, Tilings, Vectors, View
 
 __all__ = [
     "Film",

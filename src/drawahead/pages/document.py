@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead import inputs
-from drawahead.errors import InputError, short
-from drawahead.inputs import instance
+from drawahead import validate
+from drawahead.errors import InputError
 from drawahead.pages import summary
 from drawahead.pages.gallery import Gallery, as_gallery
 from drawahead.pages.reels import Film
 from drawahead.report import Report
+from drawahead.validate import instance, short
 
 _SCRIPTS = ("draw.js", "charts.js", "pictures.js", "film.js", "page.js")
 
@@ -83,7 +83,7 @@ def assembled(template: str, scripts: Sequence[str], data: Mapping[str, Any], fi
 
 def write(path: str | Path, page: str) -> None:
     """Write a page to a file."""
-    file = inputs.path("path", path)
+    file = validate.path("path", path)
     try:
         file.write_text(page, encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -15,17 +15,17 @@ from drawahead.chains import Chain, TokenChain
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenPaths
 from drawahead.chains.vectors import VectorChain
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
+from drawahead.errors import InputError
 from drawahead.pages.frames import vector_film
 from drawahead.pages.gallery import Target, viewed
 from drawahead.pages.reels import Film, Reel
-from drawahead.pages.replay import replay, sampler_named
-from drawahead.pages.vectors import VectorView, View
-from drawahead.pages.views import TokenView, view_of
+from drawahead.pages.replay import replay
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler, Separated
+from drawahead.samplers.record import from_repr
+from drawahead.validate import instance, whole
+from drawahead.views import TokenView, VectorView, View, view_of
 
 _LONGEST = 8192  # positions of a sequence: a page with more would be slow
 
@@ -48,7 +48,7 @@ def film(
     if isinstance(chain, TokenChain) and isinstance(view, TokenView):
         return _token_film(chain, result, rows, view, sampler)
     if isinstance(chain, VectorChain) and isinstance(view, VectorView):
-        return vector_film(chain, result, rows, view, sampler or sampler_named(result.report.sampler))
+        return vector_film(chain, result, rows, view, sampler or from_repr(result.report.sampler))
     raise InputError(f"{type(view).__name__} cannot show what a {type(chain).__name__} draws")
 
 
@@ -59,7 +59,7 @@ def filmable(chain: Chain, result: Result, sampler: Sampler | None) -> bool:
     if not fits or not report.mean_rounds < report.steps or not _traced(result):
         return False
     try:
-        return sampler is not None or not _again(chain, report) or bool(sampler_named(report.sampler))
+        return sampler is not None or not _again(chain, report) or bool(from_repr(report.sampler))
     except InputError:
         return False
 
@@ -84,7 +84,7 @@ def _token_film(
     progress = {number: list(report.progress[number]) for number in numbers.tolist()}
     one_by_one = _turns(chain, report.seed, numbers)  # by number: the turn at which each position comes
     if sampler is None and _again(chain, report):
-        sampler = sampler_named(report.sampler)
+        sampler = from_repr(report.sampler)
     if isinstance(sampler, Separated):
         again = replay(chain, sampler, report.seed, numbers.tolist())
         rounds, progress = again.settled, again.progress

@@ -17,15 +17,15 @@ from torch import Tensor
 
 from drawahead.chains import GaussianChain
 from drawahead.chains.base import Tally
-from drawahead.chains.condition import of_samples
 from drawahead.chains.vectors import VectorChain, VectorPaths
+from drawahead.models.condition import of_samples
 from drawahead.pages.gallery import outputs
-from drawahead.pages.png import Pixels, data_uri
 from drawahead.pages.reels import Film, Reel
 from drawahead.pages.replay import replay
-from drawahead.pages.vectors import Images, VectorView
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
+from drawahead.views import Images, VectorView
+from drawahead.views.pictures import Pixels, data_uri
 
 FRAMES = 48
 """States that are pictured, beside those at which drawahead's rounds ended."""

@@ -12,15 +12,14 @@ from torch import Tensor
 
 from drawahead.chains import Chain
 from drawahead.chains.vectors import VectorChain
-from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
-from drawahead.oracles import TokenOracle
-from drawahead.pages.pictures import Letters, Picture
-from drawahead.pages.vectors import Images, Vectors, View, is_image
-from drawahead.pages.views import Texts, view_of
+from drawahead.errors import InputError
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
+from drawahead.validate import instance, whole
+from drawahead.views import Texts, View, view_of, view_of_samples
+from drawahead.views.pictures import Letters, Picture
 
 Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
 
@@ -93,15 +92,9 @@ def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gal
 
 def suiting(samples: Tensor, total: int, report: Report, view: View | None = None, most: int | None = None) -> Gallery:
     """The first of `total` samples, as `view` shows them, or as suits their shape."""
-    view = view or _view_of(samples)
+    view = view or view_of_samples(samples)
     pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else whole("samples", most, 0)]]
     return _numbered(pictures, total, report)
-
-
-def _view_of(samples: Tensor) -> View:
-    if not samples.is_floating_point():
-        return Texts(lambda sample: [str(token) for token in sample.flatten().tolist()])
-    return Images() if is_image(samples.shape[1:]) else Vectors()
 
 
 def _numbered(pictures: Sequence[Picture], total: int, report: Report) -> Gallery:

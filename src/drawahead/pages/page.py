@@ -1,20 +1,25 @@
-"""The whole page about a result: report, film and samples."""
+"""The whole page about a result, or about a long job: report, film and samples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from drawahead.errors import whole
-from drawahead.inputs import instance
+import torch
+from torch import Tensor
+
+from drawahead.chains import Chain, TokenChain
+from drawahead.errors import InputError
+from drawahead.jobs import Job
 from drawahead.pages.document import document
 from drawahead.pages.film import film, filmable
-from drawahead.pages.gallery import Target, gallery, viewed
+from drawahead.pages.gallery import Target, gallery, suiting, viewed
 from drawahead.pages.reels import Film
-from drawahead.pages.vectors import View
-from drawahead.pages.views import view_of
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler
+from drawahead.validate import instance, whole
+from drawahead.views import View, view_of
 
 STOPPED = (
     "The run was stopped before all samples were finished. Those that finish early are not typical: do not take them "
@@ -52,3 +57,69 @@ def page(
         filmed = film(chain, result, films, view=view, sampler=sampler)
     note = note or ("" if result.complete else STOPPED)
     return document(result.report, path, title=title, samples=shown, film=filmed, about=about, note=note)
+
+
+def job_page(
+    job: Job,
+    path: str | Path | None = None,
+    *,
+    target: Target | None = None,
+    samples: int | None = None,
+    films: int = 4,
+    view: View | None = None,
+) -> str:
+    """The page about what is finished of a job; written to `path` if one is given.
+
+    target: what the job draws from. Without it samples are shown as plain as they are stored, and there is no film.
+    The others are as for `page`.
+    """
+    config = job.config
+    report = replace(job.report, seed=config.seed)
+    chain = None if target is None else as_chain(target)
+    view = viewed(view) or (None if chain is None else view_of(chain))
+    films, samples = whole("films", films, 0), None if samples is None else whole("samples", samples, 0)
+    wanted = max(films, samples if samples is not None else view.shown if view else 36)
+    kept = job.samples(0, min(job.num_samples, wanted))
+    note = "" if job.complete else f"The job is not complete: it has {job.num_samples:,} of {config.num:,} samples."
+    if chain is None:
+        shown = suiting(kept, report.num_samples, report, view, samples)
+        return document(report, path, title=config.name, samples=shown, about=_about(job), note=note)
+    _check(chain, job, kept)
+    result = Result(kept, torch.arange(len(kept)), report)
+    return page(
+        chain,
+        result,
+        path,
+        title=config.name,
+        samples=samples,
+        films=films,
+        view=view,
+        sampler=config.sampler.sampler,
+        about=_about(job),
+        note=note,
+    )
+
+
+def _check(chain: Chain, job: Job, samples: Tensor) -> None:
+    """Refuse a target that cannot have drawn these samples."""
+    config, room = job.config, chain.empty(1)
+    fits = chain.steps == config.steps and tuple(room.shape[1:]) == config.shape
+    if fits and isinstance(chain, TokenChain) and not samples.is_floating_point():
+        fits = not bool(((samples < 0) | (samples >= chain.oracle.vocab_size)).any())
+    if not fits or room.is_floating_point() != samples.is_floating_point():
+        raise InputError(f"the samples in {job.folder} are not of the target that it names, {config.name!r}")
+
+
+def _about(job: Job) -> dict[str, object]:
+    """What the configuration of a job tells beside its report."""
+    config, last = job.config, job.manifest.versions[-1]
+    options = ", ".join(f"{name} {value}" for name, value in config.options.items())
+    return {
+        "target": config.name,
+        **({"options": options} if options else {}),
+        "samples asked for": f"{config.num:,}, in shards of {config.shard_size:,}",
+        "dtype and device": f"{config.dtype}, {config.device}",
+        **({"at most at a time": config.max_batch_size} if config.max_batch_size else {}),
+        "begun": job.manifest.created,
+        "drawn with": f"drawahead {last['drawahead']}, torch {last['torch']}, Python {last['python']}",
+    }

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 import torch
 from torch import Tensor
 
-from drawahead import samplers
 from drawahead.chains import Chain
 from drawahead.chains.base import Paths, Tally
 from drawahead.chains.tokens import TokenPaths
 from drawahead.engine.threads import Engine
-from drawahead.errors import InputError
 from drawahead.executors import Local
-from drawahead.oracles import HIDDEN
+from drawahead.models.oracles import HIDDEN
 from drawahead.samplers import Sampler, Separated
 
 
@@ -51,28 +48,6 @@ def replay(chain: Chain, sampler: Sampler, seed: int, numbers: Sequence[int]) ->
         finally:
             engine.close()
     return seen
-
-
-def sampler_named(text: str) -> Sampler:
-    """The sampler that a report names: its repr, read back. Nothing in it is executed."""
-    try:
-        return _read(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{text!r} does not tell which sampler drew these samples: give sampler=") from None
-
-
-def _read(node: ast.expr) -> Sampler:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.args:
-        raise ValueError("not the repr of a sampler")
-    kinds: dict[str, Callable[..., Sampler]] = {"Separated": Separated}
-    kinds |= {kind.__name__: kind for kind in samplers.SAMPLERS.values()}
-    if node.func.id not in kinds:
-        raise ValueError("not a sampler that comes with drawahead")
-    return kinds[node.func.id](**{str(keyword.arg): _setting(keyword.value) for keyword in node.keywords})
-
-
-def _setting(node: ast.expr) -> object:
-    return _read(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
 
 
 def _hide(paths: TokenPaths, seen: Replay) -> None:

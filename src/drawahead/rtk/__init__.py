@@ -2,7 +2,6 @@
 
 from drawahead.rtk.baselines import DDPM, DPOM, DPUM, ProbabilityFlow
 from drawahead.rtk.chain import chain
-from drawahead.rtk.energies import Difference, LineIntegral
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
 from drawahead.rtk.kernels.hmc import HMC
 from drawahead.rtk.kernels.mala import MALA
@@ -12,7 +11,7 @@ from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD, ULDStep
 from drawahead.rtk.per_segment import PerSegment
-from drawahead.rtk.potentials import FunctionPotential, Potential
+from drawahead.rtk.potentials import Difference, FunctionPotential, LineIntegral, Potential
 from drawahead.rtk.report import RTKReport
 from drawahead.rtk.sample import RTKResult, sample
 from drawahead.rtk.scores import (

@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from drawahead.chains import StackedChain, StackedPlan
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.inputs import number, place, table
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.per_segment import PerSegment
 from drawahead.rtk.sample import as_oracle, shape_of
 from drawahead.rtk.scores import Score, ScoreOracle
 from drawahead.rtk.segments import Segments
+from drawahead.validate import as_device, as_float64, number
 
 _Z, _V, _X = range(3)
 
@@ -53,7 +53,7 @@ def chain(
     oracle = as_oracle(score)
     shape = shape_of(oracle, shape)
     kernels = _kernels(kernel, segments)
-    device = place("device", device)
+    device = as_device("device", device)
     if not 0 <= number("spread", spread) <= 1e100 or not spread + segments.times[-1] > 0:
         raise InputError(f"spread must be a number not below 0, and above it where the times end at 0, not {spread!r}")
     steps = kernels[0].steps
@@ -126,7 +126,7 @@ def _segment(kernel: ULD, time: float, eta: float, spread: float) -> tuple[Tenso
 
 def _lanes(start: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A given start (*shape) or (num_samples, *shape) as the first lane of three."""
-    given = table("start", start, finite=True)
+    given = as_float64("start", start, finite=True)
     if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
         raise InputError(f"start must have shape {shape} or (num_samples, *{shape}), not {tuple(given.shape)}")
     return torch.stack([given, *[torch.zeros_like(given)] * 2], dim=-len(shape) - 1)

@@ -12,10 +12,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
 from drawahead.errors import InputError
-from drawahead.inputs import readable
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.targets import GaussianMixture, GaussianTarget
+from drawahead.validate import readable
 
 
 class Density(abc.ABC):

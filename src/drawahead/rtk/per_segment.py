@@ -8,10 +8,11 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
+from drawahead.errors import InputError
 from drawahead.rtk.kernels.base import Info, Kernel
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.segments import RTKTarget
+from drawahead.validate import whole
 
 
 @final

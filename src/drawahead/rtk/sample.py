@@ -10,15 +10,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, SamplingError, whole
-from drawahead.inputs import place, sizes, table
+from drawahead.errors import InputError, SamplingError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.report import RTKReport, Tally
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
+from drawahead.validate import as_device, as_float64, as_shape, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def sample(
     batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
     if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
         raise InputError("kernel must be a kernel such as ULD(...), and segments a Segments")
-    device = place("device", device)
+    device = as_device("device", device)
     kernel.check(oracle.has_energy)
     first = None if start is None else _start(start, shape, num_samples)
     tally, parts = Tally(oracle, kernel, segments, seed), []
@@ -111,7 +111,7 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
 
 def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
     """The shape of one sample: the oracle's, or the one given where it has none."""
-    given = None if shape is None else sizes("shape", shape)
+    given = None if shape is None else as_shape("shape", shape)
     if given is not None and oracle.shape is not None and given != oracle.shape:
         raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
     known = oracle.shape or given
@@ -124,7 +124,7 @@ def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...
 
 def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
     """The given first states, flat: (num_samples, d)."""
-    given = table("start", start, finite=True)
+    given = as_float64("start", start, finite=True)
     if given.shape not in (shape, (num_samples, *shape)):
         raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(given.shape)}")
     return given.expand(num_samples, *shape).flatten(1)

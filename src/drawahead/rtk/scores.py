@@ -12,11 +12,11 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import AnswerError, InputError, short
-from drawahead.inputs import floating, readable, sizes
+from drawahead.errors import AnswerError, InputError
+from drawahead.models.denoisers import DenoisingTarget
 from drawahead.rtk.densities import density_of
-from drawahead.rtk.energies import Difference, LineIntegral
+from drawahead.rtk.potentials import Difference, LineIntegral
+from drawahead.validate import as_shape, floating, readable, short
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """(x (m, *shape), t (m,)) -> grad log p_t(x) (m, *shape)."""
@@ -140,7 +140,7 @@ class LearnedScore(ScoreOracle):
         if not callable(network):
             raise InputError(f"a score must be a callable (x, t) -> score, not {type(network).__name__}")
         self.network, self.rule, self.dtype = network, _rule(energy), floating("dtype", dtype)
-        self.shape = None if shape is None else sizes("shape", shape)
+        self.shape = None if shape is None else as_shape("shape", shape)
 
     @property
     def has_energy(self) -> bool:

@@ -17,12 +17,11 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, whole
-from drawahead.inputs import number, table
-from drawahead.rtk.energies import Difference
-from drawahead.rtk.potentials import Potential
+from drawahead.errors import InputError
+from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.schedules.base import falls
+from drawahead.validate import as_float64, number, whole
 
 MOST = 10_000_000
 """Segments at most."""
@@ -49,7 +48,7 @@ class Segments:
     times: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        times = table("times", self.times)
+        times = as_float64("times", self.times)
         if times.dim() != 1:
             raise InputError(f"times must be at least two numbers, not of shape {tuple(times.shape)}")
         object.__setattr__(self, "times", tuple(times.tolist()))

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
 from drawahead.engine.threads import Thread
-from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
+from drawahead.validate import number
 
 _TRIAL = 6  # rounds before a sample may give up speculation
 

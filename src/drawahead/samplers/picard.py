@@ -11,10 +11,10 @@ from typing import ClassVar, final
 from torch import Tensor
 
 from drawahead.chains.base import Paths
-from drawahead.inputs import number
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.coupled import Refining
 from drawahead.samplers.window import Window, leading
+from drawahead.validate import number
 
 
 @final

@@ -19,10 +19,10 @@ from torch import Tensor
 from drawahead.chains.base import Answer, Chain, Paths, Tally
 from drawahead.engine.threads import Fork, Thread
 from drawahead.errors import InputError
-from drawahead.inputs import number
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.samplers.base import Guarantee, Sampler
+from drawahead.validate import number
 
 
 class _Drawn(NamedTuple):

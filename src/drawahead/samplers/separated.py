@@ -17,13 +17,14 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.engine.threads import Fork, Thread
-from drawahead.errors import AnswerError, InputError, short
-from drawahead.oracles import HIDDEN
-from drawahead.pieces import Piece, Separable, Settled
+from drawahead.errors import AnswerError, InputError
+from drawahead.models.oracles import HIDDEN
+from drawahead.models.separable import Piece, Separable, Settled
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.recursive import Recursive
+from drawahead.validate import short
 
 
 @final

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
 from drawahead.engine.threads import Thread
-from drawahead.errors import whole
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.samplers.base import Sampler
+from drawahead.validate import whole
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,8 @@ class WindowSampler(Sampler):
         return values, count, Drafts(law, following, wish, rounds)
 
     def run(self, paths: Paths) -> Thread:
+        if self.keeps_guesses:
+            paths.remember()
         drafts = self.begin(paths)
         while len(paths):
             guess = self.guess(paths, drafts)

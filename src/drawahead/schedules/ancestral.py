@@ -8,8 +8,8 @@ from typing import final
 import torch
 
 from drawahead.errors import InputError
-from drawahead.inputs import numbers
 from drawahead.schedules.base import Plan, Schedule, falls
+from drawahead.validate import numbers
 
 
 @final

@@ -7,9 +7,9 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.inputs import number, table
+from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule
+from drawahead.validate import as_float64, number, short
 
 
 @final
@@ -22,7 +22,7 @@ class Given(Schedule):
     def __post_init__(self) -> None:
         if not isinstance(self.steps, Plan):
             raise InputError(f"steps must be a Plan, not {short(self.steps)}")
-        count = table("a", self.steps.a).numel()
+        count = as_float64("a", self.steps.a).numel()
         for name, size in (("a", 0), ("b", 0), ("s", 0), ("time", 0), ("signal", 1), ("noise", 1)):
             given = getattr(self.steps, name)
             if not isinstance(given, Tensor) or given.shape != (count + size,) or not bool(given.isfinite().all()):

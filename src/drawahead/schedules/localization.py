@@ -8,9 +8,9 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError, whole
-from drawahead.inputs import number
+from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule
+from drawahead.validate import number, whole
 
 
 @final

@@ -8,9 +8,9 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError, whole
-from drawahead.inputs import number, numbers
+from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule, falls
+from drawahead.validate import number, numbers, whole
 
 _LATEST = 300.0
 

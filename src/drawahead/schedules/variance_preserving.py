@@ -10,9 +10,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short, whole
-from drawahead.inputs import number, numbers, wholes
+from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule, falls
+from drawahead.validate import number, numbers, short, whole, wholes
 
 
 def spaced(steps: int, of: int) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
 """Laws with exact oracles."""
 
-from drawahead.targets.chains import MarkovChain
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.determinantal import DPP, SpanningTree
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
+from drawahead.targets.markov import MarkovChain
 from drawahead.targets.matchings import PlanarMatching
 from drawahead.targets.products import MixtureOfProducts, Pairs, Product
 from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN
-from drawahead.pieces import Settled
+from drawahead.models.oracles import HIDDEN
+from drawahead.models.separable import Settled
 from drawahead.targets._kasteleyn import KasteleynMatrix, sound
 from drawahead.targets._partners import UNEVEN, Array, Partners, Slots
 from drawahead.targets._separators import Node

@@ -8,10 +8,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, whole
-from drawahead.inputs import table
-from drawahead.targets._checks import seeded
+from drawahead.errors import InputError
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.randomness import seeded
+from drawahead.validate import as_float64, whole
 
 
 @final
@@ -24,17 +24,17 @@ class GaussianTarget(DenoisingTarget):
         if (variances is None) == (covariance is None):
             raise InputError("give either variances (d,) or covariance (d, d)")
         if covariance is not None:
-            matrix = table("covariance", covariance, finite=True)
+            matrix = as_float64("covariance", covariance, finite=True)
             if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or not torch.allclose(matrix, matrix.T):
                 raise InputError(f"covariance must be a symmetric (d, d) matrix, not {tuple(matrix.shape)}")
             spectrum, self.basis = torch.linalg.eigh(matrix)
         else:
-            spectrum, self.basis = table("variances", variances, finite=True), None
+            spectrum, self.basis = as_float64("variances", variances, finite=True), None
         if spectrum.dim() != 1 or not len(spectrum) or bool((spectrum < 0).any()):
             raise InputError("variances must be a vector of numbers that are not negative")
         self.spectrum = spectrum.clamp(min=0)
         self.shape = (len(spectrum),)
-        self.centre = torch.zeros_like(spectrum) if mean is None else table("mean", mean, finite=True)
+        self.centre = torch.zeros_like(spectrum) if mean is None else as_float64("mean", mean, finite=True)
         if self.centre.shape != self.shape:
             raise InputError(f"mean must have shape {self.shape}, not {tuple(self.centre.shape)}")
         self.radius = max(float(self.spectrum.max()) ** 0.5, 1e-6)
@@ -52,12 +52,12 @@ class GaussianMixture(DenoisingTarget):
     """sum_c weights[c] N(means[c], variances[c] I), means (c, d)."""
 
     def __init__(self, means: Tensor, variances: Tensor | float, weights: Tensor | None = None) -> None:
-        self.means = table("means", means, finite=True)
+        self.means = as_float64("means", means, finite=True)
         if self.means.dim() != 2 or not self.means.numel():
             raise InputError(f"means must be (components, d), not {tuple(self.means.shape)}")
         components = len(self.means)
-        spread = table("variances", variances, finite=True)
-        weights = torch.ones_like(self.means[:, 0]) if weights is None else table("weights", weights, finite=True)
+        spread = as_float64("variances", variances, finite=True)
+        weights = torch.ones_like(self.means[:, 0]) if weights is None else as_float64("weights", weights, finite=True)
         if spread.shape not in ((), (1,), (components,)) or bool((spread < 0).any()):
             raise InputError(f"variances must be one number or {components}, none of them negative")
         if weights.shape != (components,) or bool((weights < 0).any()) or not bool(weights.any()):
@@ -108,7 +108,7 @@ class DataSet(DenoisingTarget):
     """
 
     def __init__(self, points: Tensor, *, chunk: int = 8192) -> None:
-        points = table("points", points, finite=True)
+        points = as_float64("points", points, finite=True)
         if points.dim() < 2 or not points.numel():
             raise InputError(f"points must be (number, *shape), not {tuple(points.shape)}")
         self.shape = tuple(points.shape[1:])

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
 from drawahead.targets._cells import Stretch, running, stretches
-from drawahead.targets._checks import count, number, seeded
+from drawahead.validate import number, whole
 
 
 @final
@@ -27,8 +28,8 @@ class DenseLogistic(TokenOracle):
     rereads = True
 
     def __init__(self, n: int, beta: float = 1.0, seed: int = 0) -> None:
-        self.length, self.vocab_size = count(n, "n"), 2
-        scale = 2 * number(beta, "beta") / math.sqrt(n)
+        self.length, self.vocab_size = whole("n", n, 1), 2
+        scale = 2 * number("beta", beta) / math.sqrt(n)
         upper = torch.randn(n, n, dtype=torch.float64, generator=seeded(seed)).triu_(1).mul_(scale)
         self.weights = upper + upper.T
 

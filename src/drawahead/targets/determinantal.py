@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
 from drawahead.targets._cells import running
-from drawahead.targets._checks import Array, array, count, seeded
+from drawahead.validate import Array, copied, short, whole
 
 if TYPE_CHECKING:
     import networkx
@@ -165,15 +166,15 @@ class DPP(Determinantal):
     @classmethod
     def random(cls, n: int, rank: int | None = None, seed: int = 0) -> DPP:
         """L is the Gram matrix of n random vectors of length about 1 in `rank` dimensions, by default about n / 3."""
-        n = count(n, "n")
-        d = max(1, n // 3) if rank is None else count(rank, "rank")
+        n = whole("n", n, 1)
+        d = max(1, n // 3) if rank is None else whole("rank", rank, 1)
         vectors = torch.randn(n, d, dtype=torch.float64, generator=seeded(seed)) / math.sqrt(d)
         return cls(L=vectors @ vectors.T)
 
 
 def _spectrum(matrix: Array, name: str) -> tuple[Tensor, Tensor]:
     """Eigenvalues, none below 0, and eigenvectors of a matrix that has such."""
-    given = array(matrix, name)
+    given = copied(name, matrix)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
         raise InputError(f"{name} must be a square matrix, not of shape {tuple(given.shape)}")
     tolerance = _TOLERANCE * max(1.0, float(given.abs().max()))
@@ -212,7 +213,7 @@ class SpanningTree(Determinantal):
         if not networkx.is_connected(graph):
             parts = networkx.number_connected_components(graph)
             raise InputError(f"graph must be connected to have a spanning tree, but it has {parts} components")
-        self.weights = array([graph.edges[edge].get(weight, 1.0) for edge in self.edges], f"the attribute {weight!r}")
+        self.weights = copied(f"the attribute {weight!r}", [graph.edges[edge].get(weight, 1.0) for edge in self.edges])
         if bool((self.weights <= 0).any()):
             at = int(self.weights.argmin())
             raise InputError(f"weights must be positive, not {float(self.weights[at]):g} on {self.edges[at]}")
@@ -235,7 +236,7 @@ class SpanningTree(Determinantal):
             from networkx import grid_2d_graph
         except ImportError:
             raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
-        return cls(grid_2d_graph(count(rows, "rows"), count(cols, "cols")))
+        return cls(grid_2d_graph(whole("rows", rows, 1), whole("cols", cols, 1)))
 
     def trees(self, samples: Tensor) -> list[networkx.Graph]:
         """The samples (m, n) as graphs of their own, with the nodes, the keys and the attributes of the graph."""

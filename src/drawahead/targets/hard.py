@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.inputs import wholes
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
 from drawahead.targets._cells import every_cell, point_rows
-from drawahead.targets._checks import count, seeded
+from drawahead.validate import whole, wholes
 
 
 @final
@@ -33,10 +33,10 @@ class HardCode(TokenOracle):
     def __init__(
         self, n: int, seed: int = 0, *, sizes: Sequence[int] | None = None, thresholds: Sequence[int] | None = None
     ) -> None:
-        n = count(n, "n")
+        n = whole("n", n, 1)
         sizes = None if sizes is None else wholes("sizes", sizes)
         thresholds = None if thresholds is None else wholes("thresholds", thresholds)
-        blocks = max(1, round(n ** (1 / 3))) if sizes is None else count(len(sizes), "len(sizes)")
+        blocks = max(1, round(n ** (1 / 3))) if sizes is None else whole("len(sizes)", len(sizes), 1)
         sizes = [n // blocks + (b < n % blocks) for b in range(blocks)] if sizes is None else sizes
         if min(sizes) < 1 or sum(sizes) != n:
             raise InputError(f"sizes must be positive and sum to n = {n}, not {list(sizes)}")

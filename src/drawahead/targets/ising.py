@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
-from drawahead.targets._checks import count, number
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.validate import number, whole
 
 MAX_WIDTH = 12
 """The frontier has 2^width states; at 12 a query of a square grid holds 5 MB."""
@@ -29,11 +29,11 @@ class Ising(TokenOracle):
     rereads = True
 
     def __init__(self, rows: int, cols: int, coupling: float = 0.4, field: float = 0.0) -> None:
-        self.width = min(count(rows, "rows"), count(cols, "cols"))
+        self.width = min(whole("rows", rows, 1), whole("cols", cols, 1))
         if self.width > MAX_WIDTH:
             raise InputError(f"the shorter side of rows x cols must be at most {MAX_WIDTH}, not {self.width}: use less")
         self.length, self.vocab_size = rows * cols, 2
-        self.coupling, self.field = number(coupling, "coupling"), number(field, "field")
+        self.coupling, self.field = number("coupling", coupling), number("field", field)
         site = torch.arange(rows * cols).view(rows, cols)
         self.sites: list[int] = (site if cols <= rows else site.T).flatten().tolist()  # in the order they are taken
         self.bytes_per_query = 8 * (self.length + 6) * 2**self.width

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError, short
-from drawahead.oracles import HIDDEN, TokenOracle
-from drawahead.pieces import Settled
+from drawahead.errors import InputError
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.models.separable import Settled
 from drawahead.targets._components import Component, Part
 from drawahead.targets._kasteleyn import KasteleynMatrix, graphs
 from drawahead.targets._partners import UNEVEN, Array, Partners
 from drawahead.targets._separators import Cut, Node, lattice_cut, planar_cut, separator_tree
+from drawahead.validate import short
 
 if TYPE_CHECKING:
     import networkx
@@ -112,7 +113,7 @@ class PlanarMatching(TokenOracle):
         return Part(self.matrix, self.separators)
 
     def pieces(self, tokens: Tensor) -> Settled:
-        """The whole graph, less what `tokens` (rows, n) show; see `drawahead.pieces`."""
+        """The whole graph, less what `tokens` (rows, n) show; see `drawahead.models.separable`."""
         rows, n = tokens.shape
         inverse = np.broadcast_to(self._inverse, (rows, *self._inverse.shape[1:]))
         whole = Component(self._root, inverse, np.ones((rows, n), dtype=bool))

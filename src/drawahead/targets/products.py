@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
 from drawahead.targets._cells import every_cell, point_rows, running, stretches
-from drawahead.targets._checks import Array, count, laws, random_laws, seeded
+from drawahead.targets.table import random_laws
+from drawahead.validate import Array, laws, whole
 
 
 @final
@@ -21,13 +23,13 @@ class Product(TokenOracle):
     rereads = True
 
     def __init__(self, probs: Array) -> None:
-        self.log_probs = laws(probs, "probs", ("n", "q")).log()
+        self.log_probs = laws("probs", probs, ("n", "q")).log()
         self.length, self.vocab_size = self.log_probs.shape
 
     @classmethod
     def random(cls, n: int, q: int = 2, seed: int = 0) -> Product:
         """Marginals drawn uniformly from the simplex."""
-        return cls(random_laws((count(n, "n"), count(q, "q")), seeded(seed)))
+        return cls(random_laws((whole("n", n, 1), whole("q", q, 1)), seeded(seed)))
 
     def rows(self, tokens: Tensor) -> Tensor:
         return self.log_probs.expand(len(tokens), -1, -1)
@@ -52,9 +54,9 @@ class Pairs(TokenOracle):
     rereads = True
 
     def __init__(self, n: int, q: int = 2) -> None:
-        if count(n, "n") % 2:
+        if whole("n", n, 1) % 2:
             raise InputError(f"n must be even, so that every position has a partner, not {n}")
-        self.length, self.vocab_size = n, count(q, "q")
+        self.length, self.vocab_size = n, whole("q", q, 1)
         self.row_of_partner = point_rows(q)
 
     def rows(self, tokens: Tensor) -> Tensor:
@@ -81,8 +83,8 @@ class MixtureOfProducts(TokenOracle):
     rereads = True
 
     def __init__(self, weights: Array, probs: Array) -> None:
-        self.log_weights = laws(weights, "weights", ("c",)).log()
-        self.probs = laws(probs, "probs", ("c", "n", "q"))
+        self.log_weights = laws("weights", weights, ("c",)).log()
+        self.probs = laws("probs", probs, ("c", "n", "q"))
         components, self.length, self.vocab_size = self.probs.shape
         if len(self.log_weights) != components:
             raise InputError(f"weights must have one entry for each of the {components} components of probs")
@@ -93,8 +95,8 @@ class MixtureOfProducts(TokenOracle):
     @classmethod
     def random(cls, n: int, components: int = 4, q: int = 2, seed: int = 0) -> MixtureOfProducts:
         """Equal weights, marginals drawn uniformly from the simplex."""
-        c = count(components, "components")
-        probs = random_laws((c, count(n, "n"), count(q, "q")), seeded(seed))
+        c = whole("components", components, 1)
+        probs = random_laws((c, whole("n", n, 1), whole("q", q, 1)), seeded(seed))
         return cls(torch.full((c,), 1 / c, dtype=torch.float64), probs)
 
     def rows(self, tokens: Tensor) -> Tensor:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 import torch
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.errors import InputError, short, whole
-from drawahead.oracles import TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.oracles import TokenOracle
 from drawahead.schedules import DDPM
-from drawahead.targets.chains import MarkovChain
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
+from drawahead.targets.markov import MarkovChain
 from drawahead.targets.products import MixtureOfProducts, Pairs, Product
 from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
 from drawahead.targets.urns import PolyaUrns
+from drawahead.validate import short, whole
 
 
 @dataclass(frozen=True)

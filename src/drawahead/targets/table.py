@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
-from drawahead.targets._checks import Array, array, count, laws, random_laws, seeded
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
+from drawahead.validate import Array, copied, laws, whole
 
 MAX_ATOMS = 1 << 16
 
@@ -21,11 +22,11 @@ class Table(TokenOracle):
     rereads = True
 
     def __init__(self, probs: Array) -> None:
-        given = array(probs, "probs")
+        given = copied("probs", probs)
         if given.ndim == 0 or len(set(given.shape)) != 1:
             raise InputError(f"probs must have one axis of size q for each position, not shape {tuple(given.shape)}")
         _check_atoms(given.ndim, given.shape[0])
-        joint = laws(given, "probs", ("q",) * given.ndim, sums_over=given.ndim)
+        joint = laws("probs", given, ("q",) * given.ndim, sums_over=given.ndim)
         self.length, self.vocab_size = given.ndim, given.shape[0]
         self.joint = joint.flatten()  # (q^n,)
         self.bytes_per_query = 8 * (2 * joint.numel() + 3 * self.length * self.vocab_size)
@@ -33,7 +34,7 @@ class Table(TokenOracle):
     @classmethod
     def random(cls, n: int, q: int = 2, seed: int = 0) -> Table:
         """A joint law drawn uniformly from the simplex."""
-        n, q = count(n, "n"), count(q, "q")
+        n, q = whole("n", n, 1), whole("q", q, 1)
         _check_atoms(n, q)
         return cls(random_laws((q**n,), seeded(seed)).view((q,) * n))
 
@@ -66,3 +67,9 @@ class Table(TokenOracle):
 def _check_atoms(n: int, q: int) -> None:
     if q**n > MAX_ATOMS:
         raise InputError(f"probs would have {q}^{n} atoms, more than {MAX_ATOMS}: use fewer positions or tokens")
+
+
+def random_laws(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Uniformly random laws on the last axis (Dirichlet with all parameters 1)."""
+    mass = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+    return mass / mass.sum(-1, keepdim=True)

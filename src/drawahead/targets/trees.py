@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from drawahead.errors import InputError
-from drawahead.inputs import wholes
-from drawahead.oracles import HIDDEN, TokenOracle
-from drawahead.targets._checks import Array, array, count, seeded
+from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.randomness import seeded
+from drawahead.validate import Array, copied, whole, wholes
 
 
 @final
@@ -28,7 +28,7 @@ class TreeIsing(TokenOracle):
 
     def __init__(self, parents: Sequence[int], coupling: Array = 0.5, field: Array = 0.0) -> None:
         parents = wholes("parents", parents)
-        n = count(len(parents), "the length of parents")
+        n = whole("the length of parents", len(parents), 1)
         if any(not -1 <= parent < i for i, parent in enumerate(parents)):
             raise InputError("parents must name earlier positions: -1 <= parents[i] < i; renumber the tree from a root")
         self.length, self.vocab_size = n, 2
@@ -47,13 +47,13 @@ class TreeIsing(TokenOracle):
     @classmethod
     def random(cls, n: int, coupling: float = 0.5, seed: int = 0, field: float = 0.0) -> TreeIsing:
         """A random recursive tree: each position hangs on a uniformly chosen earlier one. Its depth is O(log n)."""
-        pick = torch.rand(count(n, "n"), dtype=torch.float64, generator=seeded(seed))
+        pick = torch.rand(whole("n", n, 1), dtype=torch.float64, generator=seeded(seed))
         return cls([-1, *(pick * torch.arange(n)).long().tolist()[1:]], coupling, field)
 
     @classmethod
     def path(cls, n: int, coupling: float = 0.5, field: float = 0.0) -> TreeIsing:
         """The chain 1 - 2 - ... - n. (It has n levels: for long ones `MarkovChain` is faster.)"""
-        return cls(list(range(-1, count(n, "n") - 1)), coupling, field)
+        return cls(list(range(-1, whole("n", n, 1) - 1)), coupling, field)
 
     def rows(self, tokens: Tensor) -> Tensor:
         spin = tokens.T.double() * 2 - 1  # (n, m): a level is a set of whole lines
@@ -83,7 +83,7 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 
 def _one_each(values: Array, n: int, name: str) -> Tensor:
-    tensor = array(values, name)
+    tensor = copied(name, values)
     if tensor.shape not in ((), (n,)):
         raise InputError(f"{name} must be one number or {n} of them, one for each position, not {tuple(tensor.shape)}")
     return tensor.expand(n)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles import HIDDEN, TokenOracle
+from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.targets._cells import every_cell, running, stretches
-from drawahead.targets._checks import count, number
+from drawahead.validate import number, whole
 
 
 @final
@@ -25,11 +25,11 @@ class PolyaUrns(TokenOracle):
     rereads = True
 
     def __init__(self, n: int, block: int, q: int = 2, concentration: float = 1.0) -> None:
-        self.length, self.vocab_size = count(n, "n"), count(q, "q")
-        self.concentration = number(concentration, "concentration")
+        self.length, self.vocab_size = whole("n", n, 1), whole("q", q, 1)
+        self.concentration = number("concentration", concentration)
         if self.concentration <= 0:
             raise InputError(f"concentration must be positive, not {concentration}")
-        self.block_of = torch.arange(self.length) // count(block, "block")  # (n,)
+        self.block_of = torch.arange(self.length) // whole("block", block, 1)  # (n,)
         self.blocks = int(self.block_of[-1]) + 1
 
     def rows(self, tokens: Tensor) -> Tensor:

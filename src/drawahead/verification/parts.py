@@ -7,7 +7,6 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.agreement import same_law
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
@@ -17,12 +16,12 @@ from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
-from drawahead.verification.answers import answers, drawn_ones
-from drawahead.verification.doors import doors
+from drawahead.verification.answers import answers, doors, drawn_ones
 from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Finding, Power
 from drawahead.verification.power import power_of_samples, power_of_steps
 from drawahead.verification.rounding import Difference, Rounding
 from drawahead.verification.same import Bound
+from drawahead.verification.statistics import same_law
 from drawahead.verification.token_steps import token_steps
 from drawahead.verification.vector_steps import Recording, vector_steps
 from drawahead.verification.white import Off

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from drawahead.agreement import same_law
+from drawahead.verification.statistics import same_law
 from drawahead.verification.steps import Steps
 from drawahead.verification.white import moments
 

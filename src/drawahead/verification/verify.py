@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from drawahead import inputs
+from drawahead import validate
 from drawahead.chains.base import Chain
-from drawahead.denoisers import DenoisingTarget
-from drawahead.errors import InputError, whole
-from drawahead.inputs import instance
-from drawahead.oracles import TokenOracle
+from drawahead.errors import InputError
+from drawahead.models.denoisers import DenoisingTarget
+from drawahead.models.oracles import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.block import Block
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
+from drawahead.validate import instance, whole
 from drawahead.verification.findings import Verdict
 from drawahead.verification.parts import Parts, Watch
 
@@ -39,7 +39,7 @@ def verify(
     batches of copies of one question; a token oracle's doors must agree, and an answer may not depend on what is not
     drawn yet. Then, for each sampler, *every step* of the samples against the model's own law of it (see `steps`); and
     the *samples* against as many sequential ones of another seed, by chi-square tests for tokens and
-    Kolmogorov-Smirnov tests for vectors (`drawahead.agreement`). On tokens `Coupled` must moreover draw the very
+    Kolmogorov-Smirnov tests for vectors (`verification.statistics`). On tokens `Coupled` must moreover draw the very
     samples that `Sequential` draws with the same seed, but for as many as rounding explains.
 
     The tests of steps and samples fail with probability `level` or less, all together, where nothing is wrong. What
@@ -49,7 +49,7 @@ def verify(
     """
     chain = as_chain(target)
     num_samples = whole("num_samples", num_samples, 50)
-    if not 0 < inputs.number("level", level) < 1:
+    if not 0 < validate.number("level", level) < 1:
         raise InputError(f"level must be between 0 and 1, not {level}")
     instance("samplers", samplers, Sequence, "one or more samplers such as Coupled()")
     if not len(samplers) or not all(isinstance(sampler, Sampler) for sampler in samplers):

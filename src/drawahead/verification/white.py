@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.special import gammainc, gammaincc, ndtr
 
-from drawahead.agreement import kolmogorov_columns
+from drawahead.verification.statistics import kolmogorov_columns
 
 COLUMNS = 48  # of each kind that are tested, evenly chosen
 LINES = 8  # random combinations of all innovations of a sample

@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from drawahead.rtk.energies import Difference
 from drawahead.rtk.kernels.base import Info, State
 from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.potentials import Potential
+from drawahead.rtk.potentials import Difference, Potential
 
 
 def gradient_of(state: State) -> Tensor:

@@ -8,15 +8,14 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.errors import whole
-from drawahead.rtk.energies import Difference
 from drawahead.rtk.kernels.base import Info, MarkovKernel, State
 from drawahead.rtk.kernels.mala import MALA
 from drawahead.rtk.kernels.metropolis import decided, langevin, langevin_log_ratio
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
-from drawahead.rtk.potentials import Potential
+from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.segments import positive
+from drawahead.validate import whole
 
 
 @final

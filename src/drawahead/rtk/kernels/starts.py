@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from drawahead.inputs import number
+from drawahead.validate import number
 
 
 class Start(abc.ABC):

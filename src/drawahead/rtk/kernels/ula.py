@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from drawahead.errors import whole
 from drawahead.rtk.kernels.base import Info, MarkovKernel, State
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import positive
+from drawahead.validate import whole
 
 
 @final

@@ -1,0 +1,69 @@
+"""What an oracle keeps of paths from round to round, so that what is committed need not be computed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from drawahead.models.oracles import TokenOracle
+
+KEPT = "kept "
+"""How the tensors of a memory are named among those of its paths."""
+_SHARE = 4  # of the free memory there is, at most one part in so many
+_ON_CPU = 2**31
+
+
+@final
+@dataclass(eq=False)
+class Memory:
+    """See `TokenOracle.remember`. Steps that are not committed may be in it: they are written over in time."""
+
+    kept: dict[str, Tensor]  # (rows, ...) by name
+    steps: Tensor  # (rows,) how many of each path's first steps are in it
+
+    @staticmethod
+    def of(oracle: TokenOracle, tokens: Tensor, rank: Tensor) -> Memory | None:
+        """Of fresh paths (rows, n); None where the oracle keeps nothing, or so much that it would not fit."""
+        one = oracle.remember(tokens[:1], rank[:1])
+        size = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
+        if not one or size * len(tokens) > _room(tokens.device):
+            return None
+        kept = oracle.remember(tokens, rank) if len(tokens) > 1 else one
+        return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))
+
+    def rows(self, start: int, stop: int) -> Memory:
+        """Those of some paths: the same tensors, so that what is written here is written there."""
+        return Memory({name: tensor[start:stop] for name, tensor in self.kept.items()}, self.steps[start:stop])
+
+    def select(self, rows: Tensor) -> Memory:
+        """A copy of these rows (m,), given on the CPU."""
+        return Memory({name: tensor[rows.to(tensor.device)] for name, tensor in self.kept.items()}, self.steps[rows])
+
+    def forget(self, steps: Tensor) -> None:
+        """All but the first `steps` (rows,)."""
+        self.steps = torch.minimum(self.steps, steps)
+
+
+def recalled(
+    oracle: TokenOracle,
+    kept: dict[str, Tensor],
+    path: tuple[Tensor, Tensor, Tensor],
+    first: Tensor,
+    count: int,
+    cells: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The rows (r, c, q) of cells, prefixes and positions (r, c), on paths of which the steps before `first` (r,) are
+    kept. The next `count` ones are computed and kept. A path is its tokens (r, n), order (r, n) and length (r,)."""
+    tokens, order, length = path
+    n = tokens.shape[1]
+    step = first[:, None] + torch.arange(count, device=tokens.device)
+    place = order.gather(1, step.clamp(max=n - 1))
+    token = tokens.gather(1, place)
+    return oracle.recalled_rows(kept, token, torch.where(step < length[:, None], place, n), step, *cells)
+
+
+def _room(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] // _SHARE if device.type == "cuda" else _ON_CPU

@@ -1,0 +1,1 @@
+"""What a model answers: oracles of tokens, denoisers, and what is wrapped around them."""

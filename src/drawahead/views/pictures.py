@@ -1,0 +1,134 @@
+"""What a sample looks like on a page: letters, tiles, pixels or numbers. Each one is HTML, and data for a film."""
+
+from __future__ import annotations
+
+import abc
+import base64
+import struct
+import zlib
+from dataclasses import dataclass
+from html import escape
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+"""(height, width) greys or (height, width, 3) colours."""
+
+
+def data_uri(pixels: Pixels) -> str:
+    """The picture as an address that holds all of it."""
+    return "data:image/png;base64," + base64.b64encode(encoded(pixels)).decode("ascii")
+
+
+def encoded(pixels: Pixels) -> bytes:
+    """The picture as a PNG file: 8 bits a channel, no filters."""
+    height, width = pixels.shape[:2]
+    colour = 2 if pixels.ndim == 3 else 0
+    lines = np.ascontiguousarray(pixels).reshape(height, -1)
+    data = np.concatenate([np.zeros((height, 1), np.uint8), lines], axis=1).tobytes()  # each line: no filter
+    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(data, 9)), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+_MOST_LETTERS = 4000
+"""Of one sample in a gallery."""
+
+
+class Picture(abc.ABC):
+    """One sample, ready to be shown."""
+
+    @abc.abstractmethod
+    def html(self, label: str) -> str:
+        """The whole sample; `label` tells those who cannot see it what it is."""
+
+
+class Parts(Picture):
+    """A picture of parts, each of which is there or not there yet."""
+
+    @abc.abstractmethod
+    def data(self) -> dict[str, Any]:
+        """The parts, in the order of their numbers, ready for json.dumps."""
+
+
+@final
+@dataclass(frozen=True)
+class Letters(Parts):
+    """A sequence: a character, a word or a number for each position."""
+
+    letters: tuple[str, ...]
+
+    @property
+    def tight(self) -> bool:
+        """Whether nothing stands between them."""
+        return all(len(letter) <= 1 for letter in self.letters)
+
+    @property
+    def text(self) -> str:
+        return ("" if self.tight else " ").join(self.letters)
+
+    def html(self, label: str) -> str:
+        text = self.text
+        cut = f"{text[:_MOST_LETTERS]}…" if len(text) > _MOST_LETTERS else text
+        return f'<p class="letters" aria-label="{escape(label)}">{escape(cut)}</p>'
+
+    def data(self) -> dict[str, Any]:
+        return {"kind": "letters", "letters": list(self.letters), "tight": self.tight}
+
+
+@final
+@dataclass(frozen=True)
+class Tiles(Parts):
+    """Coloured rectangles (x, y, width, height, number of the colour) in a box (x, y, width, height)."""
+
+    box: tuple[float, float, float, float]
+    tiles: tuple[tuple[float, float, float, float, int], ...]
+    colours: tuple[str, ...]
+
+    def html(self, label: str) -> str:
+        shapes = "".join(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{self.colours[colour]}"/>'
+            for x, y, width, height, colour in self.tiles
+        )
+        box = " ".join(f"{value:g}" for value in self.box)
+        return f'<svg class="tiles" viewBox="{box}" role="img" aria-label="{escape(label)}">{shapes}</svg>'
+
+    def data(self) -> dict[str, Any]:
+        tiles = [list(tile) for tile in self.tiles]
+        return {"kind": "tiles", "box": list(self.box), "tiles": tiles, "colours": list(self.colours)}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bitmap(Picture):
+    """Pixels."""
+
+    pixels: Pixels
+
+    def html(self, label: str) -> str:
+        height, width = self.pixels.shape[:2]
+        return (
+            f'<img class="bitmap" src="{data_uri(self.pixels)}" width="{width}" height="{height}" '
+            f'alt="{escape(label)}">'
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Numbers(Picture):
+    """A vector as text."""
+
+    values: tuple[float, ...]
+    total: int
+    """How many entries the vector has; only the first are held."""
+
+    def html(self, label: str) -> str:
+        text = " ".join(f"{value:+.2f}" for value in self.values)
+        more = f" … ({self.total} in all)" if self.total > len(self.values) else ""
+        return f'<p class="numbers" aria-label="{escape(label)}">{escape(text + more)}</p>'

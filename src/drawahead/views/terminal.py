@@ -1,0 +1,106 @@
+"""Samples on a terminal, by rich, which the core does without: pip install 'drawahead[cli]'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from drawahead.views.base import PRINTED
+
+_SPINS = ("·", "●")
+_SHADES = " ░▒▓█"
+_WIDE = 16  # images with more columns are shown small: two rows of pixels a line
+
+
+def lines(texts: Sequence[str], total: int, width: int) -> Text:
+    """Samples line by line, cut where a line ends, and how many more there are."""
+    shown = [text if len(text) <= width else text[: width - 1] + "…" for text in texts]
+    rest = total - len(shown)
+    return _plain("\n".join([*shown, f"… and {rest} more"] if rest > 0 else shown))
+
+
+def texts(rows: Iterable[tuple[str, int]], blanks: Iterable[int]) -> Table:
+    """Texts and the rounds each took; the characters at `blanks` stand out."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, justify="right")
+    grid.add_column()
+    for number, (text, rounds) in enumerate(rows):
+        if number:
+            grid.add_row()
+        shown = Text(text)
+        for i in blanks:
+            shown.stylize("bold green", i, i + 1)
+        grid.add_row(f"{rounds} round{'s' * (rounds != 1)}", shown)
+    return grid
+
+
+def spins(samples: Tensor, width: int) -> Text:
+    """Square grids of spins (number, side, side) side by side, as many as fit."""
+    side = samples.shape[1]
+    grids = samples[: _fitting(width + 5, 2 * side + 4)].tolist()
+    rows = ("     ".join(" ".join(_SPINS[v] for v in grid[row]) for grid in grids) for row in range(side))
+    return _plain("\n".join(rows))
+
+
+def images(samples: Tensor, console: Console) -> Text:
+    """Images (number, height, width) with values around -1 ... 1 side by side, as many as fit."""
+    columns = samples.shape[2]
+    if columns <= _WIDE:
+        return _plain(_shades(samples[: _fitting(console.width + 3, 2 * columns + 3)]))
+    shown = samples[: _fitting(console.width + 2, columns + 2)]
+    return _greys(shown) if console.color_system else _plain(_shades(_halved(shown), wide=1, gap=2))
+
+
+def squares(colours: Mapping[tuple[int, int], str], console: Console, otherwise: str) -> Text:
+    """Coloured squares by (row, column), two characters each; `otherwise`, if they do not fit or have no colour."""
+    rows, columns = (sorted({place[axis] for place in colours}) for axis in (0, 1))
+    if 2 * len(columns) > console.width or not console.color_system:
+        return Text(otherwise)
+    picture = Text(no_wrap=True)
+    for i in rows:
+        for j in columns:
+            picture.append("  ", f"on {colours[i, j]}" if (i, j) in colours else "")
+        picture.append("\n")
+    picture.rstrip()
+    return picture
+
+
+def _shades(samples: Tensor, wide: int = 2, gap: int = 3) -> str:
+    level = ((samples + 1) / 2 * (len(_SHADES) - 1)).round().clamp(0, len(_SHADES) - 1).long().tolist()
+    return "\n".join(
+        (" " * gap).join("".join(_SHADES[v] * wide for v in image[row]) for image in level)
+        for row in range(len(level[0]))
+    )
+
+
+def _greys(samples: Tensor) -> Text:
+    """Each character the grey of two pixels, one above the other."""
+    level = ((samples + 1) * 127.5).round().clamp(0, 255).long().tolist()
+    picture = Text(no_wrap=True)
+    for row in range(0, len(level[0]), 2):
+        for image in level:
+            below = image[row + 1] if row + 1 < len(image) else [0] * len(image[row])
+            for a, b in zip(image[row], below, strict=True):
+                picture.append("▀", f"rgb({a},{a},{a}) on rgb({b},{b},{b})")
+            picture.append("  ")
+        picture.append("\n")
+    picture.rstrip()
+    return picture
+
+
+def _halved(samples: Tensor) -> Tensor:
+    """Two rows of pixels as one, for a character is about twice as high as wide."""
+    even = samples[:, : samples.shape[1] // 2 * 2]
+    return (even[:, ::2] + even[:, 1::2]) / 2
+
+
+def _fitting(width: int, each: int) -> int:
+    return max(1, min(PRINTED, width // each))
+
+
+def _plain(text: str) -> Text:
+    return Text(text, no_wrap=True)

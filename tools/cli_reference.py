@@ -1,0 +1,94 @@
+"""The reference page of the command line, made from the commands themselves: `python tools/cli_reference.py`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from drawahead.cli.app import app
+
+COMMON = ("num", "seed", "sampler", "window", "max_batch_size", "device", "dtype", "out", "json", "quiet")
+"""The options that mean the same wherever they are."""
+INTRO = """# The command line
+
+<!-- Made by `python tools/cli_reference.py > docs/cli.md`; a test compares. -->
+
+`drawahead` draws samples, writes pages about them, compares and tests samplers. `pip install 'drawahead[cli]'` installs
+it. Options have the same name and meaning in every command that has them:
+
+"""
+WHY = """
+Where one is missing, it would mean nothing: `compare` runs every sampler, on targets whose exact oracles compute in
+float64 on the CPU; your own model, which `verify` tests, has its device and dtype already, and the verdict is an exit
+status; `report` shows a job as it was drawn; `demo` always shows the same; `targets`, `samplers` and `models` only
+list.
+
+Samples and reports go to stdout. Progress goes to stderr, in one line that shows samples and steps done, rounds,
+queries, steps a second and the time left; it is shown on a terminal only, and never with `--quiet`. With `--json`
+stdout holds one JSON object and nothing else.
+
+| exit status | |
+|---|---|
+| 0 | all went well |
+| 1 | it could not be done: one line on stderr says why |
+| 2 | there is no such command or option |
+| 3 | `verify`: the model failed a check |
+| 130 | Ctrl-C: what was finished is kept |
+
+`drawahead --install-completion` makes the shell complete commands, options, and the names of targets and samplers.
+"""
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    group: Any = typer.main.get_command(app)
+    commands: dict[str, Any] = group.commands
+    parts = [INTRO, _matrix(commands), WHY]
+    parts += [_section(name, command) for name, command in commands.items()]
+    return "".join(parts)
+
+
+def _matrix(commands: dict[str, Any]) -> str:
+    """Which command has which of the common options."""
+    head = f"| | {' | '.join(f'`{name}`' for name in commands)} |\n|---|{'---|' * len(commands)}\n"
+    rows = ""
+    for option in COMMON:
+        has = ["yes" if any(p.name == option for p in command.params) else "" for command in commands.values()]
+        if any(has):
+            rows += f"| `--{option.replace('_', '-')}` | {' | '.join(has)} |\n"
+    return head + rows
+
+
+def _section(name: str, command: Any) -> str:
+    arguments = [p for p in command.params if not p.opts[0].startswith("-")]
+    usage = " ".join(["drawahead", name, *((p.metavar or p.name).upper() for p in arguments), "[options]"])
+    parts = [f"\n## {name}\n\n{command.help}\n\n```\n{usage}\n```\n"]
+    if command.params:
+        parts.append("\n| | | usually |\n|---|---|---|\n")
+    parts += [f"| {_spelled(p)} | {_cell(p.help or '')} | {_cell(_usual(p))} |\n" for p in command.params]
+    return "".join(parts)
+
+
+def _spelled(parameter: Any) -> str:
+    if not parameter.opts[0].startswith("-"):
+        return f"`{(parameter.metavar or parameter.name).upper()}`"
+    kind = {"int": "N", "float": "X", "Path": "PATH"}.get(parameter.bare_type(), "TEXT")
+    value = "" if parameter.is_flag else f" {_cell(parameter.metavar or kind)}"
+    return ", ".join(f"`{name}`" for name in parameter.opts) + value
+
+
+def _usual(parameter: Any) -> str:
+    shown, default = getattr(parameter, "show_default", None), parameter.default
+    if isinstance(shown, str):
+        return shown
+    return "" if default is None or default is False or not shown else str(default)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
