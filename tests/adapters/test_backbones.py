@@ -153,4 +153,7 @@ def test_models_that_cannot_share_rounds() -> None:
     for wrong in ([], ["a"], [one, ProteinMPNN(random_weights(seed=1), made_up_backbone(9))]):
         with pytest.raises(InputError, match="models"):
             Backbones(wrong)  # type: ignore[arg-type]
-    assert Backbones([one, other]).length == 8
+    both = Backbones([one, other])
+    assert both.length == 8
+    with pytest.raises(da.SamplingError, match="which says which is whose"):
+        da.sample(both, 1, sampler=Coupled())

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, gelu, linear, pad
 
 from drawahead.adapters._mpnn import SCALE, Graph, Weights
+from drawahead.errors import InputError
 
 _SLICE = 1 << 22  # message entries that are computed at a time for single cells
 
@@ -144,6 +145,8 @@ class Decoder:
         nothing waits for the device: a pass can be captured as a graph.
         """
         own = self.structures
+        if which is None and len(own.nodes) > 1:
+            raise InputError("there are several structures: draw from Backbones.chain, which says which is whose")
 
         def pick(table: Tensor) -> Tensor:
             return table.expand(len(tokens), *table.shape[1:]) if which is None else table[which]

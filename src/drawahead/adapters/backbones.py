@@ -56,8 +56,8 @@ class Backbones(BackboneOracle):
         self.law = self._laws()
         self.place = torch.cat([self._padded(each.place) for each in models])
         if any(each.rates is not None for each in models):
-            self.rates = torch.cat([self._padded(each.steps.count[None].double(), 1.0) for each in models])
-        self.which = torch.zeros(1, dtype=torch.int64, device=self.device)
+            counts = torch.cat([self._padded(each.steps.count[None].double(), 1.0) for each in models])
+            self.rates = counts.to(self.device)
         self.bytes_per_query = 4 * self.length * first.bytes_per_query // (3 * len(first.structure))
 
     def chain(

@@ -19,6 +19,7 @@ from drawahead.design.models import find_weights
 from drawahead.design.options import Options
 from drawahead.design.problem import build, sample_numbers
 from drawahead.design.tables import read_tables
+from drawahead.errors import InputError
 from drawahead.pages.document import assembled, figure, row
 from drawahead.pages.film import film, filmable
 from drawahead.pages.reels import Film
@@ -36,7 +37,7 @@ def page(job: Job, *, with_film: bool = True) -> str:
     asked, _ = settings(job.folder)
     parts = job.parts
     if not parts:
-        raise ValueError("a page needs at least one structure")
+        raise InputError("a page needs at least one structure that was designed")
     sequences = [each for part in parts.values() for each in part.designed]
     rounds = sum(each.rounds for each in sequences) / len(sequences)
     steps = sum(part.steps * len(part.designed) for part in parts.values()) / len(sequences)
