@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.adapters._choices import symmetric
+from drawahead.adapters._ties import symmetric
 from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.design import Job, Options

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError
-from drawahead.adapters._choices import symmetric
+from drawahead.adapters._ties import symmetric
 from drawahead.adapters.proteinmpnn import ALPHABET, Profile, ProteinMPNN, Weights
 from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
 from drawahead.laws import Categorical

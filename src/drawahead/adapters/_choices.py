@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from drawahead.adapters._mpnn_decoder import Steps
-from drawahead.adapters.structures import Backbone
+from drawahead.adapters._backbone import Backbone
+from drawahead.adapters._mpnn_structures import Steps
+from drawahead.adapters._ties import Group
 from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN
-from drawahead.validate import as_float64, number, numbers, short, whole
+from drawahead.validate import as_float64, number, short, whole
 
 ALPHABET = "ACDEFGHIKLMNPQRSTVWYX"
 """Token i is letter i. X, an unknown residue, may be known but is not drawn unless `omit` is empty."""
 
 Fixed = str | Mapping[int | str, str] | Iterable[int | str] | None
-Tied = Iterable[Iterable[int | str] | Mapping[int | str, float]]
 
 
 def letters(name: str, given: Any) -> list[int]:
@@ -74,14 +73,18 @@ def _amount(name: str, value: Any) -> float:
     return -math.inf if isinstance(value, float) and value == -math.inf else number(name, value)
 
 
+def native_tokens(structure: Backbone) -> Tensor:
+    """The tokens of the structure's own sequence (n,); what is no amino acid is X."""
+    return torch.tensor([ALPHABET.index(one if one in ALPHABET else "X") for one in structure.sequence])
+
+
 def evidence(structure: Backbone, fixed: Fixed, redesign: Any = None) -> Tensor:
     """The tokens of residues (n,) that are not designed; HIDDEN for all others.
 
     fixed: letters of some residues, or residues that keep the letter of the structure. redesign: the only residues
     that are not fixed; all others keep their letter.
     """
-    known = torch.full((len(structure),), HIDDEN)
-    native = torch.tensor([ALPHABET.index(one) if one in ALPHABET else len(ALPHABET) - 1 for one in structure.sequence])
+    known, native = torch.full((len(structure),), HIDDEN), native_tokens(structure)
     if redesign is not None:
         known = native.clone()
         known[structure.select(redesign)] = HIDDEN
@@ -116,83 +119,31 @@ def membrane_labels(structure: Backbone, membrane: Mapping[int | str, int] | int
     return labels
 
 
-@final
-@dataclass(frozen=True)
-class Group:
-    """Residues that share their amino acid, and how much each one's logits count."""
-
-    members: tuple[int, ...]
-    weights: tuple[float, ...]
-
-
-def groups(structure: Backbone, tied: Tied | None) -> list[Group]:
-    """Tied groups as they were given: residues, or residues with their weights."""
-    found: list[Group] = []
-    seen: set[int] = set()
-    for i, group in enumerate([] if tied is None else _entries("tied", tied)):
-        given = group.items() if isinstance(group, Mapping) else [(one, 1.0) for one in _entries(f"tied[{i}]", group)]
-        pairs = [
-            (at, number(f"weight of {key} in tied[{i}]", weight))
-            for key, weight in given
-            for at in structure.select(key)
-        ]
-        for at, _ in pairs:
-            if at in seen:
-                raise InputError(
-                    f"tied[{i}]: residue {structure.labels[at]} is tied already; each is in one group at most"
-                )
-            seen.add(at)
-        if pairs:
-            found.append(Group(tuple(at for at, _ in pairs), tuple(weight for _, weight in pairs)))
-    return found
+def known_steps(
+    structure: Backbone, tied: Sequence[Group], drawn: Steps, fixed: Fixed, chains: Sequence[str] | None, redesign: Any
+) -> Tensor:
+    """The tokens of steps (g,) that are not designed; HIDDEN for all others."""
+    if chains is not None:
+        if redesign is not None:
+            raise InputError("give design_chains or redesign, not both: redesign takes the names of chains, too")
+        for name in [chains] if isinstance(chains, str) else chains:
+            if name not in structure.chains:
+                raise InputError(f"there is no chain {name}: the structure has {', '.join(structure.chains)}")
+        redesign = chains
+    known = evidence(structure, fixed, redesign)
+    for group in tied:
+        if len(set(known[list(group.members)].tolist())) > 1:
+            names = ", ".join(structure.labels[i] for i in group.members)
+            raise InputError(f"residues {names} are tied: fix all of them to the same letter, or none")
+    return known[drawn.members[:, 0]]
 
 
-def _entries(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{name} must be a list, such as [['A1', 'B1'], ['A2', 'B2']], not {short(given)}")
-    return list(given)
-
-
-def symmetric(
-    structure: Backbone, chains: Sequence[str], weights: Sequence[float] | None = None
-) -> list[dict[int | str, float]]:
-    """Groups that tie chains of one length residue by residue, as `tied=` takes them."""
-    amounts = [1.0] * len(chains) if weights is None else list(numbers("weights", weights))
-    if len(amounts) != len(chains):
-        raise InputError(f"weights must be {len(chains)}, one a chain, not {len(amounts)}")
-    for chain in chains:
-        if chain not in structure.chains:
-            raise InputError(f"the structure has no chain {chain}: it has {', '.join(structure.chains)}")
-    places = {chain: _places(structure, chain) for chain in chains}
-    first = places[chains[0]] if chains else {}
-    for chain, other in places.items():
-        if other.keys() != first.keys():
-            odd = sorted(other.keys() ^ first.keys())
-            raise InputError(
-                f"chains {chains[0]} and {chain} cannot be tied: they have {len(first)} and {len(other)} residues, and "
-                f"differ at place {odd[0] + 1}; tie the residues that both have by hand"
-            )
-    return [{places[chain][at]: amount for chain, amount in zip(chains, amounts, strict=True)} for at in first]
-
-
-def _places(structure: Backbone, chain: str) -> dict[int, int]:
-    """The positions of a chain's residues by their place along it."""
-    return {int(structure.index[i]): i for i, of in enumerate(structure.chain) if of == chain}
-
-
-def steps(length: int, tied: Sequence[Group]) -> Steps:
-    """The steps of a design: one for each group, in the place of its first residue, and one for each other residue."""
-    if not tied:
-        return Steps.single(length)
-    by_residue = {at: group for group in tied for at in group.members}
-    most = max(2, *(len(group.members) for group in tied))  # a weight of a single residue counts, too
-    members, weights, count, done = [], [], [], set()
-    for at in range(length):
-        group = by_residue.get(at, Group((at,), (1.0,)))
-        if group.members[0] not in done:
-            done.add(group.members[0])
-            count.append(len(group.members))
-            short_by = most - len(group.members)
-            members.append([*group.members, *[group.members[0]] * short_by])
-            weights.append([weight / len(group.members) for weight in group.weights] + [0.0] * short_by)
-    return Steps(torch.tensor(members), torch.tensor(weights, dtype=torch.float64), torch.tensor(count))
+def evidence_places(count: int, order: Any) -> Tensor:
+    """-g ... -1 for each of so many steps: its place among the evidence."""
+    if order is None:
+        given = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    else:
+        given = torch.as_tensor(order).cpu()
+        if given.shape != (count,) or not torch.equal(given.sort().values, torch.arange(count)):
+            raise InputError(f"evidence_order must be a permutation of 0 ... {count - 1}")
+    return given.argsort() - count

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import final
 
 import torch
 from torch import Tensor
 
+from drawahead.adapters._design_law import DesignLaw
 from drawahead.adapters._mpnn_decoder import Decoder
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.validate import readable
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DesignLaw:
-    """From logits to the law of a step: bias, temperature, and the mixture with a profile, if there is one."""
-
-    bias: Tensor  # (s, g, letters); minus infinity where a letter is never drawn
-    share: Tensor | None = None  # (s, g, 1): how much of the law is the profile's
-    profile: Tensor | None = None  # (s, g, letters) probabilities
-    factor: Tensor | None = None  # (s, g, letters) by which probabilities are multiplied then
-    omitted: Tensor | None = None  # (s, g, letters): letters that are left out of the mixture, at the end
-
-    def rows(self, logits: Tensor, temperature: Tensor | float, on: Tensor | int, step: Tensor) -> Tensor:
-        """The law (..., letters) of steps (...) on these structures."""
-        bias = self.bias[on, step]
-        rows = ((logits + bias) / temperature).log_softmax(-1)
-        if self.share is not None and self.profile is not None:
-            share = self.share[on, step]
-            rows = (rows.exp() * (1 - share) + self.profile[on, step] * share).log()
-        if self.factor is not None:
-            rows = rows + self.factor[on, step].log()
-        if self.omitted is None:
-            return rows
-        return rows.masked_fill(self.omitted[on, step], -torch.inf).log_softmax(-1)
 
 
 class BackboneOracle(TokenOracle):

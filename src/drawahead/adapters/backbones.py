@@ -11,8 +11,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.adapters._choices import ALPHABET
-from drawahead.adapters._mpnn_decoder import Decoder, stacked
-from drawahead.adapters._mpnn_oracle import BackboneOracle, DesignLaw
+from drawahead.adapters._design_law import DesignLaw
+from drawahead.adapters._mpnn_decoder import Decoder
+from drawahead.adapters._mpnn_oracle import BackboneOracle
+from drawahead.adapters._mpnn_structures import stacked
 from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -13,21 +12,21 @@ from torch import Tensor
 from drawahead.adapters._choices import (
     ALPHABET,
     Fixed,
-    Tied,
-    biases,
-    evidence,
-    groups,
+    evidence_places,
+    known_steps,
     letters,
     membrane_labels,
-    omitted,
-    steps,
+    native_tokens,
 )
+from drawahead.adapters._design_law import design_law
 from drawahead.adapters._mpnn import Surroundings, Weights, encode
-from drawahead.adapters._mpnn_decoder import Decoder, Steps
-from drawahead.adapters._mpnn_oracle import BackboneOracle, DesignLaw
+from drawahead.adapters._mpnn_decoder import Decoder
+from drawahead.adapters._mpnn_oracle import BackboneOracle
+from drawahead.adapters._mpnn_structures import Steps
 from drawahead.adapters._profile import Profile
 from drawahead.adapters._scores import Designs, Scores, scored
-from drawahead.adapters.structures import Backbone
+from drawahead.adapters._ties import Tied, groups, steps
+from drawahead.adapters.structures import as_backbone
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import Order, TokenChain
 from drawahead.errors import InputError
@@ -85,12 +84,12 @@ class ProteinMPNN(BackboneOracle):
         self.temperature = number("temperature", temperature, above=0)
         self.device = as_device("device", device)
         network = (weights if isinstance(weights, Weights) else Weights.load(weights)).to(dtype, self.device)
-        self.structure = Backbone.of(structure, ca_only=network.ca_only)
+        self.structure = as_backbone(structure, ca_only=network.ca_only)
         self.groups = groups(self.structure, tied)
         self.steps = steps(len(self.structure), self.groups)
         self.length, self.vocab_size = len(self.steps.members), len(ALPHABET)
-        self.law = self._law_of(omit, bias, profile, dtype)
-        self.place = self._evidence_places(evidence_order)[None].to(self.device)
+        self.law = design_law(self.structure, self.steps, omit, bias, profile).to(self.device, dtype)
+        self.place = evidence_places(self.length, evidence_order)[None].to(self.device)
         if bool((self.steps.count != self.steps.count[0]).any()):
             self.rates = self.steps.count.double()
         names = self.structure.chains
@@ -126,7 +125,7 @@ class ProteinMPNN(BackboneOracle):
         order: as for `TokenChain`; each sample gets a random one by default.
         design_chains, redesign: the only chains, or residues, to be designed; all others are as in the structure.
         """
-        known = self._known(fixed, design_chains, redesign)
+        known = known_steps(self.structure, self.groups, self.steps, fixed, design_chains, redesign)
         return TokenChain(self, order=order, evidence=known if bool((known != HIDDEN).any()) else None)
 
     def design(
@@ -163,8 +162,7 @@ class ProteinMPNN(BackboneOracle):
         tokens = self.residues(result.samples)
         designed = self.designed(chain)
         scores = scored(self, tokens, rank, designed)
-        native = self.tokens([self.structure.sequence])
-        alike = (tokens == native)[:, designed].double()
+        alike = (tokens == native_tokens(self.structure))[:, designed].double()
         recovery = alike.mean(1) if bool(designed.any()) else torch.full((len(tokens),), torch.nan).double()
         return Designs(self.sequences(result.samples), tokens, scores.score, scores.global_score, recovery, result)
 
@@ -230,51 +228,6 @@ class ProteinMPNN(BackboneOracle):
     def plain(self) -> Decoder:
         """The decoder that takes every residue by itself, tied or not."""
         return self.decoder.with_steps(Steps.single(len(self.structure)))
-
-    def _law_of(self, omit: Any, bias: Any, profile: Profile | None, dtype: torch.dtype) -> DesignLaw:
-        """Of a tied group letters are omitted that any member omits, and biases are the members' mean."""
-        members, there = self.steps.members, self.steps.there[..., None]
-        offset = (biases(self.structure, bias)[members] * there).nan_to_num(neginf=-math.inf, nan=0.0)
-        offset = offset.sum(1) / there.sum(1)
-        never = (omitted(self.structure, omit)[members] & there).any(1)
-        if bool((never | (offset == -math.inf)).all(1).any()):
-            raise InputError("omit and bias together leave no letter for some residue")
-        if profile is None:
-            return DesignLaw(offset.masked_fill(never, -math.inf)[None].to(self.device, dtype))
-        if not isinstance(profile, Profile):
-            raise InputError(f"profile must be a Profile, not {short(profile)}")
-        # As published: what is omitted at residues is left out of the mixture, not of what is mixed.
-        offset[(omitted(self.structure, omit, everywhere=True)[members] & there).any(1)] = -math.inf
-        tables = profile.of_steps(len(self.structure), members, there) | {"bias": offset}
-        own = {name: table[None].to(self.device, dtype) for name, table in tables.items()}
-        return DesignLaw(**own, omitted=(never | (offset == -math.inf))[None].to(self.device))
-
-    def _known(self, fixed: Fixed, design_chains: Sequence[str] | None, redesign: Any) -> Tensor:
-        """The tokens of steps (g,) that are not designed; HIDDEN for all others."""
-        if design_chains is not None:
-            if redesign is not None:
-                raise InputError("give design_chains or redesign, not both: redesign takes the names of chains, too")
-            for name in [design_chains] if isinstance(design_chains, str) else design_chains:
-                if name not in self.structure.chains:
-                    raise InputError(f"there is no chain {name}: the structure has {', '.join(self.structure.chains)}")
-            redesign = design_chains
-        known = evidence(self.structure, fixed, redesign)
-        for group in self.groups:
-            if len(set(known[list(group.members)].tolist())) > 1:
-                names = ", ".join(self.structure.labels[i] for i in group.members)
-                raise InputError(f"residues {names} are tied: fix all of them to the same letter, or none")
-        return known[self.steps.members[:, 0]]
-
-    def _evidence_places(self, order: Order) -> Tensor:
-        """-g ... -1 for every step: its place among the evidence."""
-        g = self.length
-        if order is None:
-            given = torch.randperm(g, generator=torch.Generator().manual_seed(0))
-        else:
-            given = torch.as_tensor(order).cpu()
-            if given.shape != (g,) or not torch.equal(given.sort().values, torch.arange(g)):
-                raise InputError(f"evidence_order must be a permutation of 0 ... {g - 1}")
-        return given.argsort() - g
 
 
 def _without_breaks(i: int, sequence: Any) -> str:

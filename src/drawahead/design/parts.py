@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from drawahead.adapters._choices import native_tokens
 from drawahead.adapters._scores import scored
 from drawahead.adapters.proteinmpnn import Scores
 from drawahead.chains.base import Tally
@@ -18,7 +19,7 @@ def native_scores(problem: Problem, seed: int, orders: int = 1) -> Scores:
     """Scores of the structure's own sequence, in this many random orders."""
     mpnn, numbers = problem.mpnn, torch.arange(orders)
     chain = problem.chain(numbers, torch.ones(orders))
-    tokens = mpnn.tokens([mpnn.structure.sequence]).expand(orders, -1)
+    tokens = native_tokens(mpnn.structure).expand(orders, -1)
     return scored(mpnn, tokens, chain.start(seed, numbers, Tally()).rank, mpnn.designed(chain))
 
 

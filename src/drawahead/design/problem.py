@@ -9,7 +9,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.adapters._choices import ALPHABET, biases, symmetric
+from drawahead.adapters._choices import ALPHABET, biases
+from drawahead.adapters._ties import symmetric
 from drawahead.adapters.proteinmpnn import Profile, ProteinMPNN, Weights
 from drawahead.adapters.structures import Backbone
 from drawahead.chains.tokens import TokenChain

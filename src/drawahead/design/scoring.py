@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from drawahead.adapters._choices import native_tokens
 from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.design import sources
@@ -81,7 +82,7 @@ def _write(path: Path, problem: Problem, **arrays: Any) -> None:
     mpnn = problem.mpnn
     chain = problem.chain(torch.zeros(1, dtype=torch.int64), torch.ones(1))
     known: dict[str, Any] = {
-        "S": mpnn.tokens([mpnn.structure.sequence])[0].numpy(),
+        "S": native_tokens(mpnn.structure).numpy(),
         "labels": np.array(mpnn.structure.labels),
         "mask": np.ones(len(mpnn.structure), dtype=np.float32),
         "design_mask": mpnn.designed(chain).float().numpy(),
