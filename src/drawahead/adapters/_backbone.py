@@ -38,7 +38,7 @@ class Backbone:
     sequence: str = ""
     """The native amino acids (n,), X where unknown (everywhere, if left out)."""
     labels: tuple[str, ...] = ()
-    """Names for the residues (n,), such as A42; chain and 1, 2, ... if left out."""
+    """Names for the residues (n,), such as A42; if left out, chain and place along it, from 1 on."""
     dropped: tuple[str, ...] = ()
     """Residues of the file that lack a backbone atom; they are not part of the backbone."""
     absent: tuple[tuple[str, int, str], ...] = ()
@@ -69,7 +69,8 @@ class Backbone:
             raise InputError(f"index must be {n} whole numbers, not {len(places)}")
         index = torch.tensor(places) if places else torch.arange(n)
         sequence = self.sequence or "X" * n
-        labels = tuple(map(str, self.labels)) or tuple(f"{c}{i + 1}" for i, c in enumerate(chain))
+        numbered = (f"{name}{place + 1}" for name, place in zip(chain, index.tolist(), strict=False))
+        labels = tuple(map(str, self.labels)) or tuple(numbered)
         for name, given in (("chain", chain), ("sequence", sequence), ("labels", labels)):
             if len(given) != n:
                 raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
