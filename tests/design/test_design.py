@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import json
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -306,6 +307,23 @@ def test_a_job_that_is_stopped_goes_on_where_it_was(
     for name in ("designs.csv", "seqs/gap.fa", "seqs/two.fa"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert settings(tmp_path / "out")[0] == asked(weights) and whole.standing.done == 4
+
+
+def test_a_job_with_files_is_resumed_from_anywhere(
+    tmp_path: Path, structures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bias.jsonl").write_text('{"W": 100.0}\n')
+    model = os.path.relpath(weights / "vanilla_model_weights" / "v_48_020.pt")
+    command = ["design", str(structures / "one.pdb"), "--out", "out", "--model", model, "--num", "1", "--quiet"]
+    assert run([*command, "--bias", "bias.jsonl"]) == 0
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    (tmp_path / "out" / "parts" / "one.json").unlink()
+    assert run(["design", "--out", str(tmp_path / "out"), "--resume", "--quiet"]) == 0
+    assert entries(tmp_path / "out" / "seqs" / "one.fa")[1][1] == "W" * 12
+    Path(tmp_path / "bias.jsonl").write_text('{"W": 1.0}\n')
+    assert run(["design", "--out", str(tmp_path / "out"), "--resume", "--quiet"]) == 1
 
 
 def test_a_damaged_part_is_drawn_again_and_a_changed_file_refused(

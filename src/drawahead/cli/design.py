@@ -19,6 +19,7 @@ from drawahead.design import scoring
 from drawahead.design.folder import MANIFEST
 from drawahead.design.page import page
 from drawahead.design.standing import Standing
+from drawahead.design.tables import is_file
 from drawahead.errors import InputError
 from drawahead.jobs import files
 from drawahead.progress import bar, visible
@@ -88,7 +89,7 @@ def design(
         "pssm_log_odds": pssm_log_odds,
         "dtype": dtype,
     }
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: _absolute(value) for name, value in given.items() if value is not None}
     paths: list[Any] = list(structures or [])
     if resume and (out / MANIFEST).exists():
         begun, before = tool.settings(out)
@@ -186,6 +187,13 @@ def _to_dict(job: tool.Job) -> dict[str, Any]:
         "failed": job.failed,
         "rounds": job.standing.rounds,
     }
+
+
+def _absolute(value: Any) -> Any:
+    """A file by its whole path, so that a job may be resumed from anywhere; anything else as it is."""
+    return (
+        str(Path(value).absolute()) if isinstance(value, str) and (is_file(value) or value.endswith(".pt")) else value
+    )
 
 
 def _numbers(name: str, text: str | None) -> list[float] | None:
