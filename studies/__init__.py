@@ -15,6 +15,10 @@ STUDIES = {
     "jobs": ("studies.jobs", "what drawing shard by shard into a folder costs"),
     "peers": ("studies.peers", "seconds beside tools made for one kind of target (5 minutes)"),
     "proteins": ("studies.proteins", "passes and seconds of ProteinMPNN on structures you name (its weights)"),
+    "design": (
+        "studies.design_tool",
+        "`drawahead design` beside ProteinMPNN's own code (its weights, a GPU for seconds)",
+    ),
     "antibodies": ("studies.antibodies", "an antibody's residues filled in by AntiBERTy (its weights)"),
 }
 """By name: the module, and what it is about."""

@@ -1,4 +1,4 @@
-"""An antibody's residues filled in by AntiBERTy: the samples and the costs that docs/language.md shows, printed.
+"""An antibody's residues filled in by AntiBERTy: what docs/language.md and docs/proteins.md show, printed.
 
 FOLDER holds the unpacked wheel of antiberty 0.1.3. Only its files of weights and words are read; nothing of it is run.
 """
@@ -18,7 +18,8 @@ HEAVY = (  # of trastuzumab
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYC"
     "SRWGGDGFYAMDYWGQGTLVTVSS"
 )
-LOOP = set(range(96, 109))  # the third loop of the binding site, SRWGGDGFYAMDY
+LOOPS = [range(26, 35), range(50, 58), range(96, 109)]  # of the binding site
+LOOP = set(LOOPS[2])  # SRWGGDGFYAMDY
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -40,4 +41,10 @@ def run(arguments: argparse.Namespace) -> list[Path]:
         for sampler in (da.Sequential(), da.Block(), da.Coupled()):
             result = da.sample(lm.chain(prompt), 4, sampler=sampler, seed=0)
             print([text.replace(" ", "") for text in lm.text(result.samples)], result.report, sep="\n")
+    proteins = da.adapters.ProteinLM(model, lm.tokenizer)
+    chain = proteins.chain("".join("_" if any(i in loop for loop in LOOPS) else a for i, a in enumerate(HEAVY)))
+    result = da.sample(chain, 4, sampler=da.Coupled(), seed=0)
+    for text, log_prob in zip(proteins.sequences(result.samples), proteins.log_probs(chain, result), strict=True):
+        print(*(text[loop.start : loop.stop] for loop in LOOPS), f"{log_prob:.2f}")
+    print(result.report)
     return []

@@ -13,7 +13,7 @@ from typing import Any
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 ROOMS = ("", "samplers", "schedules", "targets", "tilings", "adapters", "networks")
-ROOMS += ("rtk", "ardiffusion", "jobs", "pages")
+ROOMS += ("rtk", "ardiffusion", "jobs", "pages", "design")
 _ARGUMENT = re.compile(r"^([a-z_][a-z_0-9]*(?:, [a-z_][a-z_0-9]*)*):(?= )")
 INTRODUCTION = """# Reference
 

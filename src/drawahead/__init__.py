@@ -1,6 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
+from drawahead import adapters, ardiffusion, design, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
 from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
 from drawahead.engine.graphs import GRAPHS as graphs
 from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
@@ -72,6 +72,7 @@ __all__ = [
     "Verdict",
     "adapters",
     "ardiffusion",
+    "design",
     "from_data_prediction",
     "from_epsilon",
     "from_score",

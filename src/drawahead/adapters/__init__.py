@@ -8,12 +8,13 @@ from typing import Any
 _HOMES = {
     "MaskedLM": "masked_lm",
     "PermutationLM": "permutation",
+    "ProteinLM": "protein_lm",
     "ProteinMPNN": "proteinmpnn",
     "from_diffusers": "diffusers",
     "DrawaheadPipeline": "diffusers",
 }
 
-__all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinMPNN", "from_diffusers"]
+__all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinLM", "ProteinMPNN", "from_diffusers"]
 
 
 def __dir__() -> list[str]:

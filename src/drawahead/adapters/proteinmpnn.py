@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -11,36 +9,60 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.adapters._mpnn import Decoder, Weights, encode
-from drawahead.adapters.structures import Backbone
+from drawahead.adapters._choices import (
+    ALPHABET,
+    Fixed,
+    evidence_places,
+    known_steps,
+    letters,
+    membrane_labels,
+    native_tokens,
+)
+from drawahead.adapters._design_law import design_law
+from drawahead.adapters._mpnn import Surroundings, Weights, encode
+from drawahead.adapters._mpnn_decoder import Decoder
+from drawahead.adapters._mpnn_oracle import BackboneOracle
+from drawahead.adapters._mpnn_structures import Steps
+from drawahead.adapters._profile import Profile
+from drawahead.adapters._scores import Designs, Scores, scored
+from drawahead.adapters._ties import Tied, groups, steps
+from drawahead.adapters.structures import as_backbone
+from drawahead.chains.base import Tally
 from drawahead.chains.tokens import Order, TokenChain
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
-from drawahead.validate import as_device, as_float64, readable, short
+from drawahead.models.oracles import HIDDEN
+from drawahead.randomness import seed_from
+from drawahead.sample import Result, sample
+from drawahead.samplers import Coupled, Sampler
+from drawahead.validate import as_device, number, short
 
-__all__ = ["ALPHABET", "ProteinMPNN", "Weights"]
-
-ALPHABET = "ACDEFGHIKLMNPQRSTVWYX"
-"""Token i is letter i. X, an unknown residue, may be known but is never drawn unless `omit` allows it."""
+__all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 
 
 @final
-class ProteinMPNN(TokenOracle):
-    """ProteinMPNN on one structure, as an oracle: `da.sample(mpnn.chain(), 8, sampler=da.Coupled())`.
+class ProteinMPNN(BackboneOracle):
+    """ProteinMPNN on one structure: `mpnn.design(8).sequences`. It is an oracle, too: `da.sample(mpnn.chain(), 8)`.
 
-    weights: a published file of full-backbone weights, such as v_48_020.pt, or `Weights.load` of one.
-    structure: the path of a PDB file, a `Backbone`, or coordinates (n, 4, 3) of N, CA, C, O.
+    weights: a published weight file of ProteinMPNN or LigandMPNN, such as v_48_020.pt, or `Weights.load` of one. Those
+        of CA-only models read the positions of CA and nothing else, those of LigandMPNN the ligand of the structure.
+    structure: the path of a PDB or mmCIF file, a `Backbone`, or coordinates (n, 4, 3) of N, CA, C, O.
     temperature: logits are divided by it.
-    omit: letters that are never drawn.
-    bias: added to the logits before the temperature: a number for each of some letters, or an array (n, 21).
-    evidence_order: a permutation of the residues; known ones are decoded first, in this order (default: a fixed random
+    omit: letters that are never drawn, everywhere or by residue: "C", or {"A10-25": "C", "*": "W"}. X is omitted too,
+        unless `omit` is empty.
+    bias: added to the logits before the temperature: a number for each of some letters, {"A": -0.5}, or for letters of
+        some residues, {"A10": {"W": 2.0}}; or an array (n, 21).
+    tied: groups of residues that get the same amino acid, such as [["A1", "B1"], {"A2": 1.0, "B2": 0.5}]: each group is
+        one step, drawn from the weighted mean of its members' logits.
+    profile: amino acids known from elsewhere, such as an alignment, mixed into the law.
+    membrane: for membrane models, where residues lie: 0, 1 (at its surface) or 2 (inside), or {"A10-25": 2} for some;
+        for the one with a global label, 1 for a transmembrane protein.
+    evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
         one). What is decoded later sees of a known residue its token and what it saw itself.
+    backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
 
-    The model's answer depends on the order in which the known residues were decoded, so samplers ask `chain_rows`.
-    `rows` takes all known residues as evidence. The encoder runs here, once; all sequences share what it found.
+    Residues are named by position, by label ("A42"), by range ("A10-25") or by chain ("A"); see `Backbone.select`.
+    The encoder runs here, once; all sequences share what it found. Steps are residues, unless some are tied.
     """
-
-    one_pass = True
 
     def __init__(
         self,
@@ -48,147 +70,167 @@ class ProteinMPNN(TokenOracle):
         structure: Any,
         *,
         temperature: float = 0.1,
-        omit: str = "X",
+        omit: str | Mapping[int | str, str] = "X",
         bias: Any = None,
+        tied: Tied | None = None,
+        profile: Profile | None = None,
+        membrane: Mapping[int | str, int] | int = 0,
         evidence_order: Order = None,
+        backbone_noise: float = 0.0,
+        noise_seed: int = 0,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        if not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
-            raise InputError(f"temperature must be a positive number, not {short(temperature)}")
+        self.temperature = number("temperature", temperature, above=0)
         self.device = as_device("device", device)
-        self.structure = Backbone.of(structure)
-        self.length, self.vocab_size = len(self.structure), len(ALPHABET)
-        self.temperature = float(temperature)
-        offset = self._bias(bias)
-        offset[:, [ALPHABET.index(letter) for letter in _letters("omit", omit)]] = -math.inf
-        if bool((offset == -math.inf).all(1).any()):
-            raise InputError("omit and bias together leave no letter for some residue")
-        self._offset = offset.to(self.device, dtype)
-        self._place = self._evidence_places(evidence_order).to(self.device)
         network = (weights if isinstance(weights, Weights) else Weights.load(weights)).to(dtype, self.device)
-        names = sorted(set(self.structure.chain))
+        self.structure = as_backbone(structure, ca_only=network.ca_only)
+        self.groups = groups(self.structure, tied)
+        self.steps = steps(len(self.structure), self.groups)
+        self.length, self.vocab_size = len(self.steps.members), len(ALPHABET)
+        self.law = design_law(self.structure, self.steps, omit, bias, profile).to(self.device, dtype)
+        self.place = evidence_places(self.length, evidence_order)[None].to(self.device)
+        if bool((self.steps.count != self.steps.count[0]).any()):
+            self.rates = self.steps.count.double()
+        names = self.structure.chains
+        noise = torch.randn(self.structure.coordinates.shape, generator=torch.Generator().manual_seed(noise_seed))
+        moved = self.structure.coordinates + number("backbone_noise", backbone_noise, least=0) * noise
         graph = encode(
             network,
-            self.structure.coordinates.to(self.device, dtype),
+            moved.to(self.device, dtype),
             self.structure.index.to(self.device),
             torch.tensor([names.index(name) for name in self.structure.chain], device=self.device),
+            Surroundings(
+                self.structure.ligand.to(self.device, dtype),
+                self.structure.elements.to(self.device),
+                membrane_labels(self.structure, membrane).to(self.device),
+            ),
         )
-        self.decoder = Decoder(network, graph)
+        self.decoder = Decoder.on(network, graph, self.steps)
         self.bytes_per_query = 3 * graph.edges.numel() * graph.edges.element_size()
 
-    def chain(self, fixed: str | Mapping[int | str, str] | None = None, order: Order = None) -> TokenChain:
+    def chain(
+        self,
+        fixed: Fixed = None,
+        order: Order = None,
+        *,
+        design_chains: Sequence[str] | None = None,
+        redesign: int | str | Sequence[int | str] | None = None,
+    ) -> TokenChain:
         """The chain that designs every residue but the fixed ones.
 
-        fixed: a sequence with X or - where a residue is to be designed (/ between chains is ignored), or letters of
-            some residues by position or label, such as {0: "M", "A42": "C"}.
+        fixed: residues that keep the letter of the structure, ["A10", "A20-25"]; letters of some residues,
+            {0: "M", "A42": "C"}; or a sequence with X or - where a residue is to be designed (/ between chains is
+            ignored).
         order: as for `TokenChain`; each sample gets a random one by default.
+        design_chains, redesign: the only chains, or residues, to be designed; all others are as in the structure.
         """
-        return TokenChain(self, order=order, evidence=None if fixed is None else self._evidence(fixed))
+        known = known_steps(self.structure, self.groups, self.steps, fixed, design_chains, redesign)
+        return TokenChain(self, order=order, evidence=known if bool((known != HIDDEN).any()) else None)
+
+    def design(
+        self,
+        num: int = 1,
+        *,
+        fixed: Fixed = None,
+        design_chains: Sequence[str] | None = None,
+        redesign: int | str | Sequence[int | str] | None = None,
+        order: Order = None,
+        sampler: Sampler | None = None,
+        seed: int | None = None,
+        first: int = 0,
+        max_batch_size: int | None = None,
+        progress: bool | None = None,
+    ) -> Designs:
+        """Draw `num` sequences; `Designs` holds them with their scores. Arguments are those of `chain` and `sample`;
+        the sampler is `Coupled()` unless another is given."""
+        chain = self.chain(fixed, order, design_chains=design_chains, redesign=redesign)
+        result = sample(
+            chain,
+            num,
+            first=first,
+            sampler=sampler or Coupled(),
+            seed=seed_from(seed, None),
+            max_batch_size=max_batch_size,
+            progress=progress,
+        )
+        return self.designs(chain, result)
+
+    def designs(self, chain: TokenChain, result: Result) -> Designs:
+        """Samples of a chain of this model as sequences with scores, each scored in the order it was drawn in."""
+        rank = chain.start(result.report.seed, result.numbers, Tally()).rank
+        tokens = self.residues(result.samples)
+        designed = self.designed(chain)
+        scores = scored(self, tokens, rank, designed)
+        alike = (tokens == native_tokens(self.structure))[:, designed].double()
+        recovery = alike.mean(1) if bool(designed.any()) else torch.full((len(tokens),), torch.nan).double()
+        return Designs(self.sequences(result.samples), tokens, scores.score, scores.global_score, recovery, result)
+
+    def score(
+        self,
+        sequences: Sequence[str] | str,
+        *,
+        fixed: Fixed = None,
+        design_chains: Sequence[str] | None = None,
+        redesign: int | str | Sequence[int | str] | None = None,
+        order: Order = None,
+        seed: int = 0,
+    ) -> Scores:
+        """The mean negative log-probability of the designed residues of each sequence, and of all residues.
+
+        As in the published tool it is the model's own, without temperature, bias or omitted letters, in a random order
+        of the designed residues (`order` sets it) after the fixed ones.
+        """
+        tokens = self.tokens([sequences] if isinstance(sequences, str) else sequences)
+        chain = self.chain(fixed, order, design_chains=design_chains, redesign=redesign)
+        rank = chain.start(seed, torch.arange(len(tokens)), Tally()).rank
+        return scored(self, tokens, rank, self.designed(chain))
+
+    def log_probs(self, sequences: Sequence[str] | str | None = None, *, order: Order = None, seed: int = 0) -> Tensor:
+        """The model's own log-probabilities: of every residue given the backbone alone (n, 21); or, of sequences, given
+        those before it in the order (m, n, 21), which is random unless given."""
+        if sequences is None:
+            hidden = torch.zeros(1, len(self.structure), dtype=torch.int64, device=self.device)
+            with torch.no_grad():
+                logits, _ = self.plain.decode(hidden, hidden, hidden)
+            return logits[0].log_softmax(-1).cpu()
+        tokens = self.tokens([sequences] if isinstance(sequences, str) else sequences)
+        rank = self.chain(order=order).start(seed, torch.arange(len(tokens)), Tally()).rank
+        return scored(self, tokens, rank, torch.ones(len(self.structure), dtype=torch.bool)).log_probs
 
     def sequences(self, samples: Tensor) -> list[str]:
-        """Samples (m, n) as strings, with / between chains."""
+        """Samples (m, steps) as strings, with / between chains."""
         chain = self.structure.chain
-        breaks = ["/" if i and chain[i] != chain[i - 1] else "" for i in range(self.length)]
-        return ["".join(b + ALPHABET[t] for b, t in zip(breaks, row, strict=True)) for row in samples.tolist()]
+        breaks = ["/" if i and chain[i] != chain[i - 1] else "" for i in range(len(chain))]
+        tokens = self.residues(samples).tolist()
+        return ["".join(b + ALPHABET[t] for b, t in zip(breaks, row, strict=True)) for row in tokens]
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        hidden = tokens == HIDDEN
-        rank = self._ranked(torch.where(hidden, 0, -1))
-        logits, _ = self.decoder.decode(tokens.clamp(min=0), rank, rank)
-        return self._law(logits, self._offset)
+    def residues(self, samples: Tensor) -> Tensor:
+        """Samples (m, steps) as tokens of every residue (m, n)."""
+        return samples[:, self.steps.of_residue.to(samples.device)]
 
-    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        rank = self._ranked(rank)
-        # What comes after the last prefix that is asked of a sequence is seen by no cell. So the pass itself can show
-        # such residues that prefix, which is what a draft asks for: only drafts from earlier prefixes need more.
-        last = torch.zeros_like(rank[:, 0]).scatter_reduce_(0, row, prefix, "amax")
-        seen = torch.minimum(rank, last[:, None])
-        logits, tables = self.decoder.decode(tokens, rank, seen)
-        if _known_true(seen[row, position] == prefix):
-            logits = logits[row, position]
-        else:
-            logits = self.decoder.ask(tables, rank, row, prefix, position)
-        return self._law(logits, self._offset[position])
+    def tokens(self, sequences: Sequence[str]) -> Tensor:
+        """Sequences as tokens of every residue (m, n)."""
+        rows = [letters(f"sequences[{i}]", _without_breaks(i, given)) for i, given in enumerate(sequences)]
+        for i, row in enumerate(rows):
+            if len(row) != len(self.structure):
+                raise InputError(
+                    f"sequences[{i}] has {len(row)} letters, but the structure has {len(self.structure)} residues"
+                )
+        return torch.tensor(rows, dtype=torch.int64).view(len(rows), len(self.structure))
 
-    def path_rows(
-        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
-    ) -> Tensor:
-        if not last_only:
-            return super().path_rows(tokens, rank, prefix, position)
-        rank = self._ranked(rank)
-        seen = torch.minimum(rank, prefix.amax(1, keepdim=True))  # as above: no earlier prefix is drafted from
-        logits, _ = self.decoder.decode(tokens, rank, seen)
-        logits = logits.gather(1, position[..., None].expand(-1, -1, logits.shape[-1]))
-        return self._law(logits, self._offset[position])
+    def designed(self, chain: TokenChain) -> Tensor:
+        """Which residues (n,) a chain designs."""
+        known = torch.full((self.length,), HIDDEN) if chain.evidence is None else chain.evidence
+        return (known == HIDDEN)[self.steps.of_residue]
 
-    def _ranked(self, rank: Tensor) -> Tensor:
-        """Ranks (r, n) in which evidence comes first, each residue at its own place."""
-        return torch.where(rank < 0, self._place, rank)
-
-    def _law(self, logits: Tensor, offset: Tensor) -> Tensor:
-        return ((logits + offset) / self.temperature).log_softmax(-1)
-
-    def _bias(self, bias: Any) -> Tensor:
-        offset = torch.zeros(self.length, len(ALPHABET), dtype=torch.float64)
-        if isinstance(bias, Mapping):
-            for letter, value in bias.items():
-                if not isinstance(value, int | float):
-                    raise InputError(f"bias of {letter} must be a number, not {short(value)}")
-                offset[:, ALPHABET.index(_letters("bias", letter))] = float(value)
-        elif bias is not None:
-            given = as_float64("bias", bias, "cpu")
-            if given.shape != offset.shape:
-                raise InputError(f"bias must be a number a letter or {tuple(offset.shape)}, not {tuple(given.shape)}")
-            offset += given
-        if bool((offset.isnan() | (offset == math.inf)).any()):
-            raise InputError("bias must be numbers (minus infinity forbids a letter)")
-        return offset
-
-    def _evidence_places(self, order: Order) -> Tensor:
-        """-n ... -1 for every residue: its place among the evidence."""
-        n = self.length
-        if order is None:
-            given = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-        else:
-            given = torch.as_tensor(order).cpu()
-            if given.shape != (n,) or not torch.equal(given.sort().values, torch.arange(n)):
-                raise InputError(f"evidence_order must be a permutation of 0 ... {n - 1}")
-        return given.argsort() - n
-
-    def _evidence(self, fixed: str | Mapping[int | str, str]) -> Tensor:
-        evidence = torch.full((self.length,), HIDDEN)
-        if isinstance(fixed, str):
-            letters = fixed.replace("/", "").replace("-", "X")
-            if len(letters) != self.length:
-                raise InputError(f"fixed has {len(letters)} letters, but the structure has {self.length} residues")
-            known = [(i, letter) for i, letter in enumerate(letters) if letter != "X"]
-        elif isinstance(fixed, Mapping):
-            known = [(self._position(key), letter) for key, letter in fixed.items()]
-        else:
-            raise InputError(f"fixed must be a sequence or letters by residue, not {type(fixed).__name__}")
-        for i, letter in known:
-            evidence[i] = ALPHABET.index(_letters(f"fixed residue {i}", letter))
-        return evidence
-
-    def _position(self, key: int | str) -> int:
-        labels: Sequence[str] = self.structure.labels
-        if isinstance(key, str) and key in labels:
-            return labels.index(key)
-        if hasattr(key, "__index__") and 0 <= operator.index(key) < self.length:
-            return operator.index(key)
-        raise InputError(
-            f"the structure has no residue {key!r}: positions are 0 ... {self.length - 1}, labels like {labels[0]!r}"
-        )
+    @property
+    def plain(self) -> Decoder:
+        """The decoder that takes every residue by itself, tied or not."""
+        return self.decoder.with_steps(Steps.single(len(self.structure)))
 
 
-def _letters(name: str, letters: Any) -> str:
-    """The letters, or an InputError that names them."""
-    if not isinstance(letters, str) or any(letter not in ALPHABET for letter in letters):
-        raise InputError(f"{name} must be of the letters {ALPHABET}, not {short(letters)}")
-    return letters
-
-
-def _known_true(flags: Tensor) -> bool:
-    """Whether all are True, where that can be known."""
-    return readable(flags) and bool(flags.all())
+def _without_breaks(i: int, sequence: Any) -> str:
+    if not isinstance(sequence, str):
+        raise InputError(f"sequences[{i}] must be a text, not {short(sequence)}")
+    return sequence.replace("/", "")

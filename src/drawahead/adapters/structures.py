@@ -1,21 +1,24 @@
-"""Protein backbones: read from a PDB file, given as coordinates, or made up."""
+"""Protein backbones: read from a PDB or mmCIF file, given as coordinates, or made up."""
 
 from __future__ import annotations
 
 import math
 import string
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from drawahead import validate
+from drawahead.adapters._atoms import read_residues
+from drawahead.adapters._backbone import Backbone
 from drawahead.errors import InputError
 from drawahead.randomness import seeded
-from drawahead.validate import instance, short, whole, wholes
+from drawahead.validate import whole
+
+__all__ = ["Backbone", "as_backbone", "made_up_backbone", "read_pdb", "read_structure"]
 
 ATOMS = ("N", "CA", "C", "O")
 # fmt: off
@@ -27,106 +30,51 @@ _LETTERS = {
 # fmt: on
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Backbone:
-    """The backbone of a protein of one or more chains; every residue has all four atoms."""
+def as_backbone(structure: Any, *, ca_only: bool = False) -> Backbone:
+    """From a backbone, the path of a file, or coordinates (n, 4, 3); with `ca_only` those of CA alone."""
+    if isinstance(structure, str | Path):
+        return read_structure(structure, ca_only=ca_only)
+    backbone = structure if isinstance(structure, Backbone) else Backbone(structure)
+    if backbone.ca_only and not ca_only:
+        raise InputError("the structure has no atoms but CA: take the weights of a CA-only model")
+    if ca_only and not backbone.ca_only:
+        return replace(backbone, coordinates=backbone.coordinates[:, 1:2])
+    return backbone
 
-    coordinates: Tensor
-    """(n, 4, 3), in angstroms: N, CA, C, O of every residue."""
-    chain: tuple[str, ...] = ()
-    """The chain of every residue (n,); one chain, "A", if left out."""
-    index: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    """The place of every residue along its chain (n,): 0, 1, ... if left out. A gap in it is a gap in the chain."""
-    sequence: str = ""
-    """The native amino acids (n,), X where unknown (everywhere, if left out)."""
-    labels: tuple[str, ...] = ()
-    """Names for the residues (n,), such as A42; chain and 1, 2, ... if left out."""
-    dropped: tuple[str, ...] = ()
-    """Residues of the file that lack a backbone atom; they are not part of the backbone."""
 
-    def __post_init__(self) -> None:
-        try:
-            coordinates = validate.as_float64("coordinates", self.coordinates, "cpu")
-        except InputError as error:
-            raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
-        n = len(coordinates) if coordinates.dim() else 0
-        if coordinates.shape != (n, 4, 3) or n == 0:
-            raise InputError(f"coordinates must be (residues, 4, 3): N, CA, C, O; not {tuple(coordinates.shape)}")
-        bad = ~coordinates.isfinite().flatten(1).all(1)
-        if bool(bad.any()):
-            at = bad.nonzero()[:, 0].tolist()
-            raise InputError(f"coordinates of residue {at[0]} are not finite ({len(at)} such): leave such residues out")
-        instance("sequence", self.sequence, str, "a text")
-        for name in ("chain", "labels", "dropped"):
-            instance(name, getattr(self, name), Sequence, "a sequence of texts")
-        chain = tuple(map(str, self.chain)) or ("A",) * n
-        places = wholes("index", self.index)
-        if places and len(places) != n:
-            raise InputError(f"index must be {n} whole numbers, not {len(places)}")
-        index = torch.tensor(places) if places else torch.arange(n)
-        sequence = self.sequence or "X" * n
-        labels = tuple(map(str, self.labels)) or tuple(f"{c}{i + 1}" for i, c in enumerate(chain))
-        for name, given in (("chain", chain), ("sequence", sequence), ("labels", labels)):
-            if len(given) != n:
-                raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
-        checked = {"coordinates": coordinates, "chain": chain, "index": index, "sequence": sequence, "labels": labels}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
+    """The backbone in a PDB or mmCIF file, plain or gzipped: first model, first conformation, in the file's order.
 
-    def __len__(self) -> int:
-        return len(self.coordinates)
-
-    @staticmethod
-    def of(structure: Any) -> Backbone:
-        """From a backbone, the path of a PDB file, or coordinates (n, 4, 3)."""
-        if isinstance(structure, Backbone):
-            return structure
-        return read_pdb(structure) if isinstance(structure, str | Path) else Backbone(structure)
+    Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
+    (with `ca_only`, CA) are left out and named in `dropped`; the numbering of the file keeps their place.
+    """
+    path = validate.path("the structure", path)
+    found, ligand = read_residues(path)
+    wanted = ("CA",) if ca_only else ATOMS
+    place = _places([(residue.chain, residue.number) for residue in found])
+    whole = [all(atom in residue.atoms for atom in wanted) for residue in found]
+    if not any(whole):
+        raise InputError(f"{path}: no residue has all of the atoms {', '.join(wanted)}")
+    kept = [residue for residue, complete in zip(found, whole, strict=True) if complete]
+    left = [residue for residue, complete in zip(found, whole, strict=True) if not complete]
+    return Backbone(
+        torch.tensor([[residue.atoms[atom] for atom in wanted] for residue in kept], dtype=torch.float64),
+        chain=tuple(residue.chain for residue in kept),
+        index=torch.tensor([place[residue.chain, residue.number] for residue in kept]),
+        sequence="".join(_LETTERS.get(residue.name, "X") for residue in kept),
+        labels=tuple(residue.chain + residue.number for residue in kept),
+        dropped=tuple(residue.chain + residue.number for residue in left),
+        absent=tuple(
+            (residue.chain, place[residue.chain, residue.number], _LETTERS.get(residue.name, "X")) for residue in left
+        ),
+        ligand=torch.tensor([xyz for _, xyz in ligand], dtype=torch.float64).view(-1, 3),
+        elements=torch.tensor([element for element, _ in ligand], dtype=torch.int64),
+    )
 
 
 def read_pdb(path: str | Path) -> Backbone:
-    """The backbone in a PDB file: first model, first conformation, chains and residues in the order of the file.
-
-    Selenomethionine is read as methionine; all other HETATM records are left out. Residues that lack N, CA, C or O
-    are left out and named in `dropped`; the numbering of the file keeps their place.
-    """
-    path = validate.path("the structure", path)
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the structure {short(str(path))}: {error}") from None
-    residues: dict[tuple[str, str], dict[str, list[float]]] = {}  # by chain, and number with insertion code
-    names: dict[tuple[str, str], str] = {}
-    for count, line in enumerate(lines, 1):
-        if line.startswith("ENDMDL"):
-            break
-        if not line.startswith("ATOM  ") and not (line.startswith("HETATM") and line[17:20] == "MSE"):
-            continue
-        residue = (line[21:22].strip(), line[22:27].strip())
-        try:
-            int(line[22:26])
-            if line[26:27].strip(string.ascii_letters + " "):
-                raise ValueError("an insertion code is a letter")
-            xyz = [float(line[at : at + 8]) for at in (30, 38, 46)]
-        except ValueError:
-            raise InputError(f"{path}, line {count}: not an ATOM record of a PDB file: {line.rstrip()!r}") from None
-        names.setdefault(residue, line[17:20].strip())
-        residues.setdefault(residue, {}).setdefault(line[12:16].strip(), xyz)
-    if not residues:
-        raise InputError(f"{path} has no ATOM records: it is not a PDB file (convert mmCIF to PDB first), or is empty")
-    place = _places(list(residues))
-    whole_ones = [residue for residue, atoms in residues.items() if all(atom in atoms for atom in ATOMS)]
-    if not whole_ones:
-        raise InputError(f"{path}: no residue has all of the atoms {', '.join(ATOMS)}")
-    return Backbone(
-        torch.tensor([[residues[residue][atom] for atom in ATOMS] for residue in whole_ones], dtype=torch.float64),
-        chain=tuple(chain for chain, _ in whole_ones),
-        index=torch.tensor([place[residue] for residue in whole_ones]),
-        sequence="".join(_LETTERS.get(names[residue], "X") for residue in whole_ones),
-        labels=tuple(chain + number for chain, number in whole_ones),
-        dropped=tuple(chain + number for chain, number in residues if (chain, number) not in set(whole_ones)),
-    )
+    """As `read_structure`."""
+    return read_structure(path)
 
 
 def _places(residues: list[tuple[str, str]]) -> dict[tuple[str, str], int]:

@@ -148,9 +148,12 @@ class TokenChain(Chain):
     `condition` tells the oracle more about each sample: a tensor, or a dictionary of tensors, with a row for each
     sample or one for all. A callable is called as `oracle(tokens, **rows)`, with the rows that belong to its
     sequences; a `TokenOracle` needs a method `conditioned`.
+
+    `numbers` are those by which each sample's noise is found (num_samples,), if not its own: so that a sample does not
+    depend on which others a chain holds.
     """
 
-    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition"})
+    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition", "numbers"})
 
     def __init__(
         self,
@@ -161,6 +164,7 @@ class TokenChain(Chain):
         order: Order = None,
         evidence: Any = None,
         condition: Condition = None,
+        numbers: Tensor | None = None,
     ) -> None:
         if not isinstance(oracle, TokenOracle):
             if not callable(oracle):
@@ -179,6 +183,7 @@ class TokenChain(Chain):
         self.oracle = oracle
         self.order = self._checked_order(order)
         self.evidence = None if evidence is None else self._checked_evidence(evidence)
+        self.numbers = numbers
         self.condition = checked(condition, oracle.device)
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
@@ -215,9 +220,12 @@ class TokenChain(Chain):
     def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
         n, device = self.oracle.length, self.oracle.device
         rows = len(samples)
-        stream = Stream.of_samples(seed, samples.to(device))
+        stream = Stream.of_samples(seed, (samples if self.numbers is None else self.numbers[samples]).to(device))
         if self.order is None:
             key = stream.uniform(Purpose.ORDER, torch.arange(n, device=device).expand(rows, n))
+            rates = self.oracle_of(samples).order_rates
+            if rates is not None:
+                key = -torch.log1p(-key) / rates.to(device)  # waiting times: a position of twice the rate waits half
         elif isinstance(self.order, str):
             shift = stream.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=device))
             key = (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=device)) % 1.0
@@ -259,13 +267,13 @@ class TokenChain(Chain):
     def replace(self, **changes: Any) -> TokenChain:
         """The same chain, but for these arguments of the constructor."""
         own: dict[str, Any] = {"oracle": self.oracle, "order": self.order, "evidence": self.evidence}
-        return TokenChain(**own | {"condition": self.condition} | changes)
+        return TokenChain(**own | {"condition": self.condition, "numbers": self.numbers} | changes)
 
     def check(self, num_samples: int) -> None:
         check_rows(self.condition, num_samples)
-        for name in ("order", "evidence"):
+        for name in ("order", "evidence", "numbers"):
             given = getattr(self, name)
-            if isinstance(given, Tensor) and given.dim() == 2 and len(given) < num_samples:
+            if isinstance(given, Tensor) and (given.dim() == 2 or name == "numbers") and len(given) < num_samples:
                 raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
 
     def empty(self, num_samples: int) -> Tensor:

@@ -18,6 +18,7 @@ import drawahead
 from drawahead.cli import lists, options, tables
 from drawahead.cli.compare import compare
 from drawahead.cli.demo import run as run_demo
+from drawahead.cli.design import design
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
@@ -83,6 +84,7 @@ def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: o
 
 
 app.command(rich_help_panel=DRAW)(sample)
+app.command(rich_help_panel=DRAW)(design)
 app.command(rich_help_panel=DRAW)(report)
 app.command(rich_help_panel=DRAW)(demo)
 app.command(rich_help_panel=CHECK)(compare)

@@ -39,6 +39,7 @@ ADAPTERS = tuple(
     for name, summary, library, extra, weights in (
         ("MaskedLM", "masked language models, such as BERT", "transformers", "transformers", _YOURS),
         ("PermutationLM", "permutation language models: XLNet", "transformers", "transformers", _YOURS),
+        ("ProteinLM", "masked models of protein sequences: ESM-2", "transformers", "transformers", _YOURS),
         ("from_diffusers", "a network and a scheduler of diffusers", "diffusers", "diffusers", _YOURS),
         ("DrawaheadPipeline", "pipelines of diffusers that draw images", "diffusers", "diffusers", _YOURS),
         ("ProteinMPNN", "protein sequences for a backbone", "torch", "proteins", "the published files, as they are"),

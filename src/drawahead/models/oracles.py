@@ -41,6 +41,9 @@ class TokenOracle(abc.ABC):
     rereads: bool = False
     """True when more rows of a conditioning that was asked before are cheap. Otherwise all rows that may be needed are
     read at once, which for a network is free and for a formula is not."""
+    order_rates: Tensor | None = None
+    """How early positions tend to come in a random order (n,), or of each sequence (m, n): the next one is drawn with
+    probability proportional to this. None: all alike."""
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor) -> Tensor:
@@ -144,7 +147,9 @@ class FunctionOracle(TokenOracle):
         return same
 
 
-_LOOKS = frozenset({"length", "vocab_size", "device", "one_pass", "rereads", "bytes_per_query", "possible"})
+_LOOKS = frozenset(
+    {"length", "vocab_size", "device", "one_pass", "rereads", "order_rates", "bytes_per_query", "possible"}
+)
 
 
 class WrappedOracle(TokenOracle):

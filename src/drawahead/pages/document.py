@@ -46,29 +46,39 @@ def document(
     if about is not None:
         instance("about", about, Mapping, "a mapping")
     shown = None if samples is None else as_gallery(samples, report)
-    data = summary.charts(report) | {"film": None if film is None else film.to_dict()}
-    style, script = _part("page.css"), "\n".join(map(_part, _SCRIPTS))
-    page = Template(_part("page.html")).substitute(
-        policy=_policy(style, script),
-        style=style,
-        script=script,
-        data=embedded(data),
+    page = assembled(
+        "page.html",
+        _SCRIPTS,
+        summary.charts(report),
+        film,
         title=escape(title or "drawahead"),
         eyebrow=escape(title),
         headline=escape(summary.headline(report)),
         sentences=escape(" ".join(summary.sentences(report))),
         note=escape(note),
-        figures="".join(map(_figure, summary.figures(report))),
+        figures="".join(map(figure, summary.figures(report))),
         samples="" if shown is None else shown.html(),
         samples_note=_samples_note(shown),
         without_samples="" if shown is not None and shown.shown else "hidden",
-        without_film="" if film is not None else "hidden",
-        about="".join(_row(name, value) for name, value in _configuration(report, about or {}).items()),
+        about="".join(row(name, value) for name, value in _configuration(report, about or {}).items()),
     )
-    page = page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
     if path is not None:
         write(path, page)
     return page
+
+
+def assembled(template: str, scripts: Sequence[str], data: Mapping[str, Any], film: Film | None, **fields: str) -> str:
+    """A page from one of the templates: these fields, which are HTML, the style, the scripts, their data and a film."""
+    style, script = _part("page.css"), "\n".join(map(_part, scripts))
+    page = Template(_part(template)).substitute(
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        data=embedded({**data, "film": None if film is None else film.to_dict()}),
+        film_section=Template(_part("film.html")).substitute(without_film="" if film is not None else "hidden"),
+        **fields,
+    )
+    return page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
 
 
 def write(path: str | Path, page: str) -> None:
@@ -103,9 +113,10 @@ def _part(name: str) -> str:
     return files("drawahead.pages").joinpath("parts", name).read_text(encoding="utf-8").strip()
 
 
-def _figure(figure: summary.Figure) -> str:
-    remark = f"<small>{escape(figure.remark)}</small>" if figure.remark else ""
-    return f"<div><dt>{escape(figure.name)}</dt><dd>{escape(figure.value)} {remark}</dd></div>"
+def figure(shown: summary.Figure) -> str:
+    """A number that a page shows large."""
+    remark = f"<small>{escape(shown.remark)}</small>" if shown.remark else ""
+    return f"<div><dt>{escape(shown.name)}</dt><dd>{escape(shown.value)} {remark}</dd></div>"
 
 
 def _samples_note(gallery: Gallery | None) -> str:
@@ -132,5 +143,6 @@ def _configuration(report: Report, about: Mapping[str, object]) -> dict[str, obj
     }
 
 
-def _row(name: str, value: object) -> str:
+def row(name: str, value: object) -> str:
+    """A line of a table."""
     return f"<tr><th scope=row>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"

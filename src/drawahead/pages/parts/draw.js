@@ -92,3 +92,12 @@ function chart(host, label, paint) {
     if (Math.max(240, Math.round(host.clientWidth)) !== width) draw();
   }).observe(host);
 }
+
+/** A list to choose one of several samples from; hidden where there is no choice. */
+function chooser(label, samples, choose) {
+  label.hidden = samples.length < 2;
+  const select = label.querySelector("select");
+  select.replaceChildren();
+  for (const [i, sample] of samples.entries()) element(select, "option", "", sample.number).value = i;
+  select.addEventListener("change", () => choose(Number(select.value)));
+}

@@ -1,14 +1,5 @@
 // Everything on the page, from its data.
 
-/** A list to choose one of several samples from; hidden where there is no choice. */
-function chooser(label, samples, choose) {
-  label.hidden = samples.length < 2;
-  const select = label.querySelector("select");
-  select.replaceChildren();
-  for (const [i, sample] of samples.entries()) element(select, "option", "", sample.number).value = i;
-  select.addEventListener("change", () => choose(Number(select.value)));
-}
-
 /** Fill a section, or hide it if there is nothing to show. */
 function fill(id, there, paint) {
   const section = document.getElementById(id);

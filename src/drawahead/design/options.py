@@ -1,0 +1,100 @@
+"""What is asked of a design job: plain values, which a folder keeps, and which a resumed job must agree with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from drawahead.errors import InputError
+from drawahead.validate import number, numbers, short, whole
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """The options of a job, the same for every structure. Residues are written as for `Backbone.select`; where a file
+    is named, it is JSONL in the format of ProteinMPNN's own tools."""
+
+    model: str = "v_48_020"
+    """A weight file, or the name of one in the folder `weights`."""
+    weights: str = ""
+    soluble: bool = False
+    ca_only: bool = False
+    num: int = 8
+    """Sequences for each structure at each temperature."""
+    temperature: tuple[float, ...] = (0.1,)
+    seed: int = 0
+    chains: str = ""
+    """Chains to be designed, "A,B", or a file; all others are kept as they are."""
+    fixed_chains: str = ""
+    """Chains to be kept; with `chains`, all that are in neither are left out of the structure."""
+    fixed: str = ""
+    """Residues that keep their amino acid, or a file."""
+    redesign: str = ""
+    """The only residues to be designed."""
+    tied: str = ""
+    """Groups that share their amino acids, "A1=B1,A5-9=B5-9", or a file."""
+    symmetry: str = ""
+    """Chains that are tied residue by residue, "A,B,C"."""
+    symmetry_weights: tuple[float, ...] = ()
+    omit: str = "X"
+    """Letters that are never drawn."""
+    omit_at: str = ""
+    """The same at residues, "A10=C,A12-15=PG", or a file."""
+    bias: str = ""
+    """Added to logits, "W=-1,Y=-1", or a file."""
+    bias_file: str = ""
+    """Biases for every residue and letter, a file."""
+    pssm: str = ""
+    """Profiles, a file."""
+    pssm_share: float = 0.0
+    pssm_threshold: float = 0.0
+    pssm_log_odds: bool = False
+    membrane: str = ""
+    """Where residues lie, for membrane models: "1", or "A10-25=2,A26=1"."""
+    backbone_noise: float = 0.0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {"num": whole("num", self.num, 1), "seed": whole("seed", self.seed, 0)}
+        checked |= {"temperature": numbers("temperature", self.temperature)}
+        checked |= {"symmetry_weights": numbers("symmetry_weights", self.symmetry_weights)}
+        for name in ("pssm_share", "backbone_noise"):
+            checked[name] = number(name, getattr(self, name), least=0)
+        if not self.temperature or min(self.temperature) <= 0 or len(set(self.temperature)) < len(self.temperature):
+            raise InputError(f"temperature must be different positive numbers, not {short(self.temperature)}")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for json.dumps."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> Options:
+        """From what `to_dict` gave, or a part of it."""
+        known = {field.name: type(field.default) for field in dataclasses.fields(Options)}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            value = tuple(value) if isinstance(value, list) else value
+            value = float(value) if known.get(name) is float and type(value) is int else value
+            if not isinstance(value, known.get(name, type(None))):
+                raise InputError(f"there is no option {name} that could be {short(value)}")
+            values[name] = value
+        return Options(**values)
+
+
+def pairs(name: str, text: str) -> list[tuple[str, str]]:
+    """Assignments such as A10=C,A12-15=PG: what is on the left of each, and what on the right."""
+    found = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    for left, sign, right in found:
+        if not left or not sign or not right:
+            raise InputError(f"{name} must be assignments such as A=1,B=2, not {short(text)}")
+    return [(left.strip(), right.strip()) for left, _, right in found]
+
+
+def names(text: str) -> list[str]:
+    """The names in a list such as A,B."""
+    return [part.strip() for part in text.split(",") if part.strip()]
