@@ -13,7 +13,8 @@ from torch import Tensor
 
 from drawahead.adapters.diffusers import from_diffusers, same_chain
 from drawahead.chains.base import Chain, Tally
-from drawahead.chains.gaussian import GaussianChain, GaussianPaths
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.chains.gaussian_paths import GaussianPaths
 from drawahead.errors import InputError, whole
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report

@@ -95,6 +95,11 @@ class Paths(abc.ABC):
         """Whether asking about a whole path costs no more than asking about one step of it."""
         return False
 
+    @property
+    def windows_only(self) -> str:
+        """What about its steps only samplers that draw in windows can take; empty if there is nothing."""
+        return ""
+
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""

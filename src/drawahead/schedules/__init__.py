@@ -5,6 +5,7 @@ from drawahead.schedules.base import Plan, Schedule
 from drawahead.schedules.given import Given
 from drawahead.schedules.localization import StochasticLocalization
 from drawahead.schedules.ou import OUExponential
+from drawahead.schedules.spread import LearnedRange, LearnedVariance, Spread
 from drawahead.schedules.variance_preserving import (
     DDIM,
     DDPM,
@@ -15,6 +16,7 @@ from drawahead.schedules.variance_preserving import (
     linear_betas,
     scaled_linear_betas,
     spaced,
+    with_learned_range,
 )
 
 __all__ = [
@@ -22,9 +24,12 @@ __all__ = [
     "DDPM",
     "EulerAncestral",
     "Given",
+    "LearnedRange",
+    "LearnedVariance",
     "OUExponential",
     "Plan",
     "Schedule",
+    "Spread",
     "StochasticLocalization",
     "Threshold",
     "cosine_betas",
@@ -33,4 +38,5 @@ __all__ = [
     "linear_betas",
     "scaled_linear_betas",
     "spaced",
+    "with_learned_range",
 ]
