@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.adapters.diffusers import from_diffusers, same_chain
+from drawahead.adapters.diffusers import from_diffusers
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.gaussian_paths import GaussianPaths

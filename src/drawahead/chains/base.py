@@ -212,6 +212,11 @@ class Chain(abc.ABC):
         return False
 
     @property
+    def passes(self) -> int:
+        """How many states the model works on to answer one question."""
+        return 1
+
+    @property
     def row_bytes(self) -> int:
         """About how much memory one step of a sample takes in a captured round."""
         return 8

@@ -25,6 +25,7 @@ from drawahead.chains.subspace import Projection, Subspace
 from drawahead.chains.vectors import VectorChain, rows_of
 from drawahead.denoisers import Denoiser, DenoisingTarget
 from drawahead.errors import InputError, short
+from drawahead.inputs import instance
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Schedule, StochasticLocalization
@@ -37,7 +38,10 @@ class GaussianChain(VectorChain):
     `denoiser` is a callable `(x, k) -> prediction` (see `denoisers`) with `shape` given, or a `DenoisingTarget`.
     `start` fixes the first state, (*shape) or one for each sample. `known` holds values for some entries of the
     output and NaN elsewhere, (*shape) or one for each sample: after every step the known entries are overwritten by
-    a noised copy of them. That is the usual inpainting heuristic, drawn exactly; it is not the conditional law.
+    a noised copy of them, or with `clean` by the values themselves. Both are usual inpainting heuristics, drawn
+    exactly; neither is the conditional law. `around` is the mean of the first state where that is not zero, (*shape)
+    or one for each sample.
+
     `record` lists numbers of steps after which to keep the state: samples then have shape
     (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
     given and what samples come back as; laws are always worked out in float64.
@@ -55,6 +59,7 @@ class GaussianChain(VectorChain):
     noun: ClassVar[str] = "denoiser"
     settings: ClassVar[frozenset[str]] = frozenset(
         {"denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition", "project"}
+        | {"around", "clean"}
     )
 
     def __init__(
@@ -70,6 +75,8 @@ class GaussianChain(VectorChain):
         device: torch.device | str = "cpu",
         condition: Condition = None,
         project: Projection | None = None,
+        around: Tensor | None = None,
+        clean: bool = False,
     ) -> None:
         if isinstance(denoiser, DenoisingTarget):
             schedule = schedule or StochasticLocalization(512, denoiser.radius)
@@ -93,6 +100,11 @@ class GaussianChain(VectorChain):
         self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
         self.start_state = None if start is None else self.entries("start", start)
         self.known = None if known is None else self.entries("known", known)
+        self.around = None if around is None else self.entries("around", around)
+        if start is not None and around is not None:
+            raise InputError("give start, which is the first state, or around, which is its mean, not both")
+        instance("clean", clean, bool, "True or False")
+        self.clean = clean
         self.subspace = None if project is None else Subspace(project, self.shape)
         if self.subspace is not None:
             self._check_subspace(self.subspace)
@@ -108,7 +120,7 @@ class GaussianChain(VectorChain):
             x = stream.normal(Purpose.START, first, size=self.size) * self.plan.start
         else:
             x = torch.zeros(rows, self.size, dtype=torch.float64, device=self.device)
-        x = self.projected(x)
+        x = self.projected(x if self.around is None else x + rows_of(self.around, samples))
         answers = math.prod(self.answer_shape)
         paths = GaussianPaths(
             self,
@@ -140,6 +152,10 @@ class GaussianChain(VectorChain):
     @property
     def answer_shape(self) -> tuple[int, ...]:
         return self.shape if self.plan.spread is None else (2 * self.shape[0], *self.shape[1:])
+
+    @property
+    def passes(self) -> int:
+        return int(getattr(self.denoiser, "passes", 1))
 
     @property
     def looks_back(self) -> bool:
@@ -196,7 +212,8 @@ class GaussianChain(VectorChain):
             "shape": self.shape,
             "start": start,
         }
-        own |= {"project": None if self.subspace is None else self.subspace.project}
+        own |= {"project": None if self.subspace is None else self.subspace.project, "clean": self.clean}
+        own |= {"around": None if self.around is None else self.around.view(-1, *self.shape)}
         own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
         chain = GaussianChain(**own | {"condition": self.condition} | changes)
         if chain.schedule is self.schedule and chain.device == self.device:  # then captured rounds may serve both
@@ -210,6 +227,7 @@ class GaussianChain(VectorChain):
     def check(self, num_samples: int) -> None:
         super().check(num_samples)
         self.enough("known", self.known, num_samples)
+        self.enough("around", self.around, num_samples)
 
     def _check_subspace(self, subspace: Subspace) -> None:
         subspace.check(self.device)

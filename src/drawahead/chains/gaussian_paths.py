@@ -38,6 +38,8 @@ class GaussianPaths(VectorPaths):
         """States (rows, w, d) after `step` (rows, w) steps, known entries replaced."""
         if self.known is None:
             return states
+        if self.chain.clean:
+            return torch.where(self.known.isnan()[:, None], states, self.known[:, None])
         step = step.clamp(max=self.chain.steps)
         g = self.copies.normal(Purpose.KNOWN, step, size=self.chain.size)
         copy = self.plan.signal[step][..., None] * self.known[:, None] + self.plan.noise[step][..., None] * g

@@ -49,6 +49,10 @@ class GaussianQuery(Query):
         return len(self.step)
 
     @property
+    def passes(self) -> int:
+        return len(self.step) * self.oracle.passes
+
+    @property
     def item_bytes(self) -> int:
         return 64 * self.oracle.size
 

@@ -30,7 +30,7 @@ class VectorChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model."""
-    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "condition"})
+    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "around", "condition"})
     """Attributes that hold something for each sample."""
     start_state: Tensor | None
     """The first state, where it is given (1 or num_samples, entries of a state)."""

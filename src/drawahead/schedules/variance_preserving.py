@@ -134,7 +134,7 @@ class DDPM(_VariancePreserving):
         time, here, after = self._levels()
         noisy = after < 1  # no noise on the way to the data itself
         plan = ddpm_steps(time, here, after, noisy, large_variance=self.large_variance)
-        return with_learned_range(plan, here, after) if self.learned_range else plan
+        return with_learned_range(plan, here, after, noisy) if self.learned_range else plan
 
 
 @final
@@ -162,11 +162,11 @@ def ddpm_steps(time: Tensor, here: Tensor, after: Tensor, noisy: Tensor, *, larg
     return _planned(a, b, torch.where(noisy, variance, 0.0).sqrt(), time, here, after)
 
 
-def with_learned_range(plan: Plan, here: Tensor, after: Tensor) -> Plan:
+def with_learned_range(plan: Plan, here: Tensor, after: Tensor, noisy: Tensor) -> Plan:
     """DDPM steps whose log variance is learned, between that of the posterior and log beta."""
-    noisy, beta = plan.s > 0, 1 - here / after
-    low = torch.where(noisy, beta * (1 - after) / (1 - here), 1.0).log()
-    spread = LearnedRange(low, torch.where(noisy, beta, 1.0).log())
+    beta = 1 - here / after
+    small = (beta * (1 - after) / (1 - here)).clamp(min=1e-20)  # its logarithm is used where the next state is the data
+    spread = LearnedRange(torch.where(noisy, small, 1.0).log(), torch.where(noisy, beta, 1.0).log())
     return replace(plan, s=torch.where(noisy, spread.below(_HEADROOM), 0.0), spread=spread)
 
 

@@ -19,6 +19,7 @@ from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.stacked import StackedChain
+from drawahead.chains.vectors import rows_of
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square
 from drawahead.verification.steps import Steps
@@ -100,7 +101,11 @@ def vector_steps(
     states = torch.cat([paths.x[:, None], states], dim=1)
     noises: list[Tensor] = []
     if isinstance(chain, GaussianChain) and chain.start_state is None and chain.plan.start:
-        noises.append(_of_free(_inside(paths.x / chain.plan.start, chain.subspace_basis), paths.free))
+        noises.append(
+            _of_free(
+                _inside((paths.x - _mean(chain, paths.sample)) / chain.plan.start, chain.subspace_basis), paths.free
+            )
+        )
     missed: list[float] = []
     hidden = blind = 0
     last: tuple[int, Tensor] | None = None  # the step that was asked about, and the answers
@@ -134,6 +139,11 @@ def vector_steps(
         untested += (f"the noise of {hidden} of {chain.steps} steps: it is below the last place of the states",)
     xi = torch.stack(noises, dim=1).cpu() if noises else torch.zeros(len(samples), 0, 1, dtype=torch.float64)
     return Steps((xi,), off, missed=max(missed, default=None), untested=untested)
+
+
+def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:
+    """Of the first state."""
+    return 0.0 if chain.around is None else rows_of(chain.around, samples)
 
 
 def _of_free(table: Tensor, free: Tensor | None) -> Tensor:
