@@ -102,4 +102,5 @@ class Denoiser:
             return output
         outputs = output.unflatten(0, (passes, -1))
         guided = self.guidance(outputs[:, :, :channels])
-        return torch.cat([guided, outputs[self.guidance.conditional, :, channels:]], dim=1)
+        rest = outputs[self.guidance.conditional, :, channels:]  # a variance, which is not guided
+        return torch.cat([guided, rest], dim=1)

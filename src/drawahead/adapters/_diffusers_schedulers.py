@@ -76,6 +76,7 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
 
         return probe(make, first, options)
     _check_settings(kind, ready)
+    _check_timesteps(ready)
     if kind.startswith("DDPM"):
         made = _ddpm(ready)
     elif kind.startswith("DDIM"):
@@ -135,14 +136,18 @@ def _set_timesteps(fresh: Any, num_inference_steps: int | None) -> int:
         fresh.set_timesteps(steps)
     except Exception as error:  # any: it is the scheduler's
         raise InputError(f"num_inference_steps={steps} is refused by {type(fresh).__name__}: {error}") from error
-    if type(fresh).__name__ not in _SETTINGS:
-        return steps
-    if int(fresh.timesteps.min()) < 0 or int(fresh.timesteps.max()) >= training:
-        raise InputError(
-            f"num_inference_steps={steps} with timestep_spacing={fresh.config.timestep_spacing!r} and steps_offset="
-            f"{fresh.config.steps_offset} visits timesteps outside 0 ... {training - 1}; use another number of steps"
-        )
     return steps
+
+
+def _check_timesteps(ready: Any) -> None:
+    """Refuse timesteps that the scheduler would look up beyond the ends of its tables."""
+    steps, config = ready.num_inference_steps, ready.config
+    if int(ready.timesteps.min()) < 0 or int(ready.timesteps.max()) >= config.num_train_timesteps:
+        raise InputError(
+            f"num_inference_steps={steps} with timestep_spacing={config.timestep_spacing!r} and steps_offset="
+            f"{config.steps_offset} visits timesteps outside 0 ... {config.num_train_timesteps - 1}; use another "
+            "number of steps"
+        )
 
 
 def _ddpm(fresh: Any) -> Recipe:
