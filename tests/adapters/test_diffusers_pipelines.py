@@ -43,10 +43,9 @@ def generator(seed: int = 3) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def own_loop(kind: str, scheduler: Any, seed: int, arguments: dict[str, Any]) -> Any:
+def own_loop(kind: str, scheduler: Any, seed: int, arguments: dict[str, Any], original: Any = None) -> Any:
     """What the pipeline's own call gives, its scheduler fed with the noise of a seed of ours."""
-    original = pipe(kind)
-    twin, fed = copy.copy(original), in_float64(copy.deepcopy(scheduler))
+    twin, fed = copy.copy(original or pipe(kind)), in_float64(copy.deepcopy(scheduler))
     step, taken = fed.step, []
 
     @functools.wraps(step)
@@ -202,6 +201,38 @@ def test_low_rank_weights_in_the_network_are_part_of_it() -> None:
     layer.register_forward_hook(lambda module, inputs, output: output + low(inputs[0]))
     changed = draw(generator=generator())
     assert float((plain.images - changed.images).abs().max()) > 1e-6
+
+
+def test_an_image_adapter_tells_each_image_its_own() -> None:
+    theirs = made("text")
+    unet, keys = theirs.unet, {}
+    cross = [name.removesuffix(".processor") for name in unet.attn_processors if name.endswith("attn2.processor")]
+    for i, name in enumerate(cross):
+        size = unet.get_submodule(name).to_k.out_features
+        keys |= {f"{2 * i + 1}.to_{part}_ip.weight": torch.randn(size, 8) for part in "kv"}
+    image = {"proj.weight": torch.randn(32, 8), "proj.bias": torch.zeros(32)}
+    image |= {"norm.weight": torch.ones(8), "norm.bias": torch.zeros(8)}
+    unet._load_ip_adapter_weights({"image_proj": image, "ip_adapter": keys})
+    theirs.to(torch.float64)
+    told = [torch.randn(4, 1, 8, dtype=torch.float64, generator=generator())]  # without, and with, for two images
+    arguments = {"prompt": PROMPTS, "ip_adapter_image_embeds": told, "num_inference_steps": STEPS}
+    arguments |= {"output_type": "latent"}
+    drawn = da.adapters.DrawaheadPipeline.from_pipe(theirs)(**arguments, generator=generator(), sampler=Sequential())
+    expected = own_loop("text", theirs.scheduler, drawn.report.seed, arguments | {"generator": generator()}, theirs)
+    torch.testing.assert_close(drawn.images, expected.images, rtol=1e-9, atol=1e-9)
+    plain = da.adapters.DrawaheadPipeline.from_pipe(made("text"))
+    del arguments["ip_adapter_image_embeds"]
+    other = plain(**arguments, generator=generator(), sampler=Sequential())
+    assert float((other.images - drawn.images).abs().max()) > 1e-3
+
+
+def test_nothing_is_put_into_a_pipeline() -> None:
+    theirs = made("text")
+    before = dict(vars(theirs))
+    ours = da.adapters.DrawaheadPipeline.from_pipe(theirs)
+    for prompt in ("red", "big cat"):
+        ours(prompt, num_inference_steps=4, output_type="latent", sampler=Sequential())
+    assert vars(theirs) == before
 
 
 # What is refused

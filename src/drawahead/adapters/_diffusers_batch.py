@@ -91,11 +91,12 @@ def seeds(generator: Generators, number: int) -> list[int] | None:
     return [seed_from(None, one) for one in generator]
 
 
-def kept(pipe: Any, chain: GaussianChain) -> GaussianChain:
-    """The chain of the last call, if this one is the same but for its samples: its rounds may be captured already."""
-    last: GaussianChain | None = pipe.__dict__.get("_last_chain")
+def kept(home: dict[str, Any], chain: GaussianChain) -> GaussianChain:
+    """The chain of the last call, if this one is the same but for its samples: its rounds may be captured already.
+    It is kept at `home`, an object of ours."""
+    last: GaussianChain | None = home.get("_last_chain")
     if last is None or not _same_chain(last, chain):
-        pipe.__dict__["_last_chain"] = chain
+        home["_last_chain"] = chain
         return chain
     if not chain.condition and chain.start_state is None:
         return last

@@ -100,7 +100,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             class_labels=class_labels,
             device=self._execution_device,
         )
-        result = asked.draw(self, kept(self, chain), batch_size)
+        result = asked.draw(self, kept(self.__dict__, chain), batch_size)
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)
         return DrawaheadPipelineOutput(images, result.report) if return_dict else (images, result.report)

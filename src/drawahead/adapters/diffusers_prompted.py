@@ -74,7 +74,7 @@ class PromptedPipeline:
         def draw(watch: Watch) -> Tensor:
             loop = read(watch)
             chain = _chain(watch, loop)
-            results.append(asked.draw(self.pipe, kept(self.pipe, chain), len(loop.start)))
+            results.append(asked.draw(self.pipe, kept(vars(self), chain), len(loop.start)))
             last = watch.steps[-1].given
             return torch.cat([results[-1].samples.to(last)] * loop.copies)
 

@@ -2,6 +2,7 @@
 
 from drawahead.schedules.ancestral import EulerAncestral
 from drawahead.schedules.base import Plan, Schedule
+from drawahead.schedules.churn import Churn
 from drawahead.schedules.given import Given
 from drawahead.schedules.localization import StochasticLocalization
 from drawahead.schedules.ou import OUExponential
@@ -22,6 +23,7 @@ from drawahead.schedules.variance_preserving import (
 __all__ = [
     "DDIM",
     "DDPM",
+    "Churn",
     "EulerAncestral",
     "Given",
     "LearnedRange",
