@@ -54,7 +54,7 @@ class Churn(Schedule):
     def plan(self) -> Plan:
         level = torch.tensor(self.sigmas, dtype=torch.float64)
         here, after = level[:-1], level[1:]
-        raised = here * (1 + self.gamma * (after > self.above))
+        raised = here * (1 + self.gamma * (after > self.above).double())
         added = self.noise * (raised**2 - here**2).clamp(min=0).sqrt()  # before each step
         a = 1 + self.step * (after - raised) / raised
         s = torch.cat([added[1:], torch.zeros_like(added[:1])])
