@@ -13,7 +13,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.adapters._diffusers_probing import Supplied, in_float64
+from drawahead.adapters._diffusers_supply import Supplied, in_float64
 from drawahead.agreement import same_law
 from drawahead.randomness import Purpose, Stream
 

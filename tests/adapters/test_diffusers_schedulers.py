@@ -13,7 +13,8 @@ import drawahead as da
 from drawahead import Coupled, InputError, Picard, Sequential
 from drawahead.adapters import _diffusers_probing as probing
 from drawahead.adapters import from_diffusers
-from drawahead.adapters._diffusers_probing import Supplied, in_float64, stepped
+from drawahead.adapters._diffusers_probing import stepped
+from drawahead.adapters._diffusers_supply import Supplied, in_float64
 from drawahead.agreement import same_law
 from drawahead.randomness import Purpose, Stream
 from tests.gaussian.reference import path_p_value

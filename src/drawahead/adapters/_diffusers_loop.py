@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from drawahead.adapters._diffusers_called import RESIDUALS, Called, close, equal
 from drawahead.adapters._diffusers_denoiser import CHANNELS, Guidance
 from drawahead.adapters._diffusers_told import Rows, Told
 from drawahead.adapters._diffusers_watching import MARK, Call, Step, Watch
 from drawahead.errors import InputError
 
-_CLOSE = 1e-6
 _HAVE_ROWS = {
     *("encoder_hidden_states", "encoder_hidden_states_1", "encoder_attention_mask", "encoder_attention_mask_1"),
     *("class_labels", "timestep_cond", "added_cond_kwargs", "controlnet_cond", "pooled_projections"),
     *("attention_mask", "text_embeds", "time_ids", "image_embeds", "resolution", "aspect_ratio"),
 }
 """Arguments of networks that are known to have a row for each image where they have as many as there are images."""
-_RESIDUALS = ("down_block_additional_residuals", "mid_block_additional_residual")
 
 
 @final
@@ -97,7 +96,7 @@ class _Reading:
         if shown.dim() != states.dim() or shown.shape[1] < channels or len(shown) != self.passes * self.images:
             return False
         scaled = states[: self.images] * (MARK if self.watch.scales else 1.0)
-        return _close(shown[:, :channels], torch.cat([scaled] * self.passes))
+        return close(shown[:, :channels], torch.cat([scaled] * self.passes))
 
     def _states(self, step: Step) -> Tensor | None:
         """The states of a step; some pipelines hand the scaled ones to the scheduler."""
@@ -109,7 +108,7 @@ class _Reading:
         states = self._states(step)
         if states is None:
             return False
-        return step.expected is None or _close(states[: self.images], step.expected[: self.images])
+        return step.expected is None or close(states[: self.images], step.expected[: self.images])
 
     def _guidance(self) -> Guidance | None:
         """How outputs become one, the same at every step."""
@@ -130,12 +129,12 @@ class _Reading:
         outputs = step.outputs.unflatten(0, (self.passes, self.images))
         rest = outputs[guidance.conditional, :, channels:wanted]  # a variance, which is not guided
         expected = torch.cat([torch.cat([guidance(outputs[:, :, :channels]), rest], dim=1)] * self.copies)
-        return step.guided.shape == expected.shape and _close(step.guided, expected)
+        return step.guided.shape == expected.shape and close(step.guided, expected)
 
     def _check_same(self) -> None:
         """Refuse a loop that tells its network something else at some step."""
         for step in self.steps[1:]:
-            for name in (set(step.calls[0].told) | set(self.steps[0].calls[0].told)) - set(_RESIDUALS):
+            for name in (set(step.calls[0].told) | set(self.steps[0].calls[0].told)) - set(RESIDUALS):
                 self._same(name, self.steps[0].calls[0].told.get(name), step.calls[0].told.get(name))
             for one, other in zip(self.steps[0].controls, step.controls, strict=True):
                 for name in set(one.told) | set(other.told):
@@ -145,7 +144,7 @@ class _Reading:
             self._same(CHANNELS, self._beside(self.steps[0]), self._beside(step))
 
     def _same(self, name: str, one: Any, other: Any) -> None:
-        if not _equal(one, other):
+        if not equal(one, other):
             raise InputError(
                 f"{self.kind} changes {name} from step to step, as control_guidance_start and _end do: leave those out"
             )
@@ -155,7 +154,7 @@ class _Reading:
 
     def _told(self) -> tuple[Told, Rows]:
         step, rows = self.steps[0], self.passes * self.images
-        told = {name: value for name, value in step.calls[0].told.items() if name not in _RESIDUALS}
+        told = {name: value for name, value in step.calls[0].told.items() if name not in RESIDUALS}
         if step.controls:
             told["control"] = step.controls[0].told
         self._check_rows(told, rows)
@@ -190,41 +189,10 @@ class _Reading:
         if not step.controls or control is None:
             return Called(network, channels)
         for one in self.steps:
-            down, mid = (one.calls[0].told.get(name) for name in _RESIDUALS)
+            down, mid = (one.calls[0].told.get(name) for name in RESIDUALS)
             made = one.controls[-1]
             if len(one.controls) != 1 or len(made.shown) != self.passes * self.images or down is None or mid is None:
                 raise InputError(
                     f"{self.kind} uses its ControlNet in a way not known here (guess_mode?): leave that out"
                 )
         return Called(network, channels, control)
-
-
-@final
-class Called:
-    """A network called by the names of its arguments, with what its ControlNet makes of the same states. Of its output
-    only so many channels are used."""
-
-    def __init__(self, network: nn.Module, channels: int, control: nn.Module | None = None) -> None:
-        self.network, self.channels, self.control = network, channels, control
-
-    def __call__(self, shown: Tensor, time: Tensor, control: Mapping[str, Any] | None = None, **told: Any) -> Tensor:
-        if self.control is not None and control is not None:
-            made = self.control(shown, timestep=time, **dict(control) | {"return_dict": False})
-            told |= dict(zip(_RESIDUALS, made, strict=True))
-        answer = self.network(shown, timestep=time, **told)
-        output: Tensor = answer[0] if isinstance(answer, tuple) else answer.sample
-        return output[:, : self.channels]
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    return bool((one.double() - other.double()).abs().max() <= _CLOSE * (1 + other.double().abs().max()))
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one is other or (one.shape == other.shape and torch.equal(one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(_equal(*pair) for pair in zip(one, other, strict=True))
-    return bool(one is other or one == other)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from drawahead.adapters._diffusers_levels import levels_of, scales_of
 from drawahead.adapters._diffusers_recipe import Conversion, Recipe, check_signal
+from drawahead.adapters._diffusers_supply import Supplied, in_float64
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 
@@ -26,41 +27,6 @@ _LARGE = 37.0  # the size of the numbers that check it
 _LEFT = 1e-8  # of a step, that need not be explained
 
 Options = Mapping[str, Any]
-
-
-@final
-class Supplied(TorchFunctionMode):
-    """Within it torch draws no noise but what `supply` gives, and keeps float64 what is cast to less."""
-
-    def __init__(self, supply: Callable[[tuple[int, ...]], Tensor]) -> None:
-        super().__init__()
-        self.supply = supply
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is torch.randn:
-            shape = kwargs.get("size", args[0] if args and not isinstance(args[0], int) else args)
-            return self.supply(tuple(shape))
-        if func is torch.randn_like:
-            return self.supply(tuple(args[0].shape))
-        if func is torch.Tensor.to and args[0].dtype == torch.float64:
-            kwargs = {name: value for name, value in kwargs.items() if not _fewer_digits(value)}
-            args = tuple(value for value in args if not _fewer_digits(value))
-        elif func is torch.Tensor.float and args[0].dtype == torch.float64:
-            return args[0]
-        return func(*args, **kwargs)
-
-
-def _fewer_digits(value: object) -> bool:
-    return isinstance(value, torch.dtype) and value.is_floating_point and value != torch.float64
-
-
-def in_float64(scheduler: Any) -> Any:
-    """A scheduler with its tables in float64; they hold the numbers that they held."""
-    for name, value in vars(scheduler).items():
-        if isinstance(value, Tensor) and value.is_floating_point() and name != "timesteps":
-            setattr(scheduler, name, value.double())
-    return scheduler
 
 
 @dataclass(frozen=True)
@@ -79,8 +45,8 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
     ready = in_float64(make())
     kind, time = type(ready).__name__, ready.timesteps[first:]
     try:
-        levels = _levels(ready, time)
-        scale = _scales(make(), time, first, kind)
+        levels = levels_of(ready, time)
+        scale = scales_of(make(), time, first, kind)
         trials = _run(in_float64(make()), first, options, 1.0)
         checks = _run(in_float64(make()), first, options, _LARGE)
     except InputError:
@@ -188,41 +154,6 @@ def _explains(
     expected = a * check.x + b * data + (0.0 if before is None else c * before)
     expected = expected + sum(s * noise for s, noise in zip(noises, check.noises, strict=True))
     return bool((expected - check.after).norm() <= _LEFT * check.after.norm())
-
-
-def _levels(scheduler: Any, time: Tensor) -> tuple[Tensor, Tensor]:
-    """Signal and noise, (N + 1,), of the scheduler's own forward process; all signal, where it has none."""
-    ends = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    rows = []
-    for t in time:
-        one, none = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-        rows.append([_noised(scheduler, x, g, t[None]) for x, g in ((one, none), (none, one))])
-    table = torch.cat([torch.tensor(rows, dtype=torch.float64), ends[None]])
-    return table[:, 0].contiguous(), table[:, 1].contiguous()
-
-
-def _noised(scheduler: Any, data: Tensor, noise: Tensor, time: Tensor) -> float:
-    if hasattr(scheduler, "add_noise"):
-        return float(scheduler.add_noise(data, noise, time))
-    if hasattr(scheduler, "scale_noise"):
-        return float(scheduler.scale_noise(data, time, noise))
-    return float(data)
-
-
-def _scales(scheduler: Any, time: Tensor, first: int, kind: str) -> Tensor:
-    """What a state is multiplied with before the network sees it (N,)."""
-    if not hasattr(scheduler, "scale_model_input"):
-        return torch.ones(len(time), dtype=torch.float64)
-    scheduler, scales = in_float64(scheduler), []
-    x = torch.linspace(-2.0, 3.0, 4, dtype=torch.float64).view(1, 1, 2, 2)
-    for k, t in enumerate(time):
-        if hasattr(scheduler, "_step_index"):
-            scheduler._step_index = first + k
-        shown = scheduler.scale_model_input(x.clone(), t)
-        scales.append(float(shown.flatten()[0]) / -2.0)
-        if not torch.allclose(shown, scales[-1] * x, rtol=1e-9):
-            raise InputError(f"scale_model_input of {kind} does not multiply the state by a number")
-    return torch.tensor(scales, dtype=torch.float64)
 
 
 def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from drawahead.adapters._diffusers_denoiser import CHANNELS, Denoiser, Guidance
+from drawahead.adapters._diffusers_network import as_labels, check_network, first_weight, parts_of, shape_of
 from drawahead.adapters._diffusers_schedulers import recipe
 from drawahead.adapters._diffusers_told import Rows, Told
 from drawahead.chains.gaussian import GaussianChain
@@ -81,18 +81,18 @@ def from_diffusers(
 
     Settings that cannot be followed exactly raise an InputError that names them.
     """
-    network, scheduler = _parts(model, scheduler)
-    weight = _first_weight(network)
+    network, scheduler = parts_of(model, scheduler)
+    weight = first_weight(network)
     dtype = dtype or (torch.float32 if weight is None else weight.dtype)
     device = torch.device(device or ("cpu" if weight is None else weight.device))
-    labels = {} if class_labels is None else {"class_labels": _labels(class_labels).to(device)}
+    labels = {} if class_labels is None else {"class_labels": as_labels(class_labels).to(device)}
     told, rows, guidance = _told(
         dict(condition or {}) | labels, unconditional, guidance_scale, guidance_rescale, device
     )
     if channels is not None:
         rows[CHANNELS] = channels.to(device)
     _check_rows(rows)
-    _check_network(network, told, class_labels, channels, scheduler)
+    check_network(network, told, class_labels, channels, scheduler)
     if not 0 < number("strength", strength) <= 1 or (strength < 1) != (image is not None):
         raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
     options = {} if eta is None else {"eta": number("eta", eta)}
@@ -106,7 +106,7 @@ def from_diffusers(
     return GaussianChain(
         Denoiser(network, steps, told, guidance, dtype, device),
         Given(plan),
-        _shape(network, channels) if shape is None else shape,
+        shape_of(network, channels) if shape is None else shape,
         start=start,
         known=known,
         clean=clean,
@@ -141,7 +141,7 @@ def _told(
         return *Told.apart(here, _is_table), Guidance()
     without = _on(dict(unconditional), device)
     if "class_labels" in without:
-        without["class_labels"] = _labels(without["class_labels"]).to(device)
+        without["class_labels"] = as_labels(without["class_labels"]).to(device)
     form, rows = Told.apart(here, _is_table)
     other, others = Told.apart(without, _is_table)
     if form.form != other.form or not rows:
@@ -171,87 +171,3 @@ def _check_rows(rows: Rows) -> None:
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise InputError(f"conditions must have one row for each sample, or a single one for all, but {said}")
-
-
-def _parts(model: Any, scheduler: Any) -> tuple[Any, Any]:
-    """The network and the scheduler."""
-    components = getattr(model, "components", None)
-    if isinstance(components, dict):  # a pipeline
-        others = sorted(
-            name for name, part in components.items() if name not in ("unet", "scheduler") and part is not None
-        )
-        if others or "unet" not in components:
-            raise InputError(
-                f"a pipeline must be made of a unet and a scheduler, but {type(model).__name__} has "
-                f"{', '.join(components)}: pass a callable (x, timesteps) around its network, its scheduler, and shape="
-            )
-        model, scheduler = components["unet"], components["scheduler"] if scheduler is None else scheduler
-    if scheduler is None:
-        raise InputError("a network needs a scheduler: from_diffusers(unet, scheduler)")
-    if not callable(model):
-        raise InputError(f"model must be a pipeline, a UNet2DModel or a callable, not {type(model).__name__}")
-    return model, scheduler
-
-
-def _check_network(network: Any, told: Told, class_labels: object, channels: Tensor | None, scheduler: Any) -> None:
-    name, config = type(network).__name__, getattr(network, "config", None)
-    try:
-        parameters = inspect.signature(getattr(network, "forward", network)).parameters.values()
-    except (TypeError, ValueError):  # built in: it cannot be looked into
-        parameters = {}.values()
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in optional][2:]
-    if missing := [argument for argument in needed if argument not in told.form]:
-        raise InputError(
-            f"{name} needs {', '.join(missing)} besides a state and timesteps: give it in condition=, with a row for "
-            "each sample or one for all"
-        )
-    if hasattr(network, "class_embedding") and (network.class_embedding is None) != (class_labels is None):
-        raise InputError(f"class_labels must {'not ' if class_labels is not None else ''}be given for this {name}")
-    if isinstance(network, nn.Module) and network.training and _drops_out(network):
-        raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
-    _check_channels(name, config, 0 if channels is None else channels.shape[1], learns_variance(scheduler))
-
-
-def _check_channels(name: str, config: Any, beside: int, learned: bool) -> None:
-    taken, answered = getattr(config, "in_channels", None), getattr(config, "out_channels", None)
-    if taken is None or answered is None or answered == (taken - beside) * (2 if learned else 1):
-        return
-    if answered == 2 * (taken - beside):
-        raise InputError(
-            f"{name} has {taken} channels in and {answered} out, as with a learned variance: give a DDPMScheduler with "
-            "variance_type='learned_range' (or 'learned'), which uses it"
-        )
-    raise InputError(
-        f"{name} has {taken} channels in and {answered} out, and channels= brings {beside}: give as many as it takes "
-        "beside a state, or a scheduler without a learned variance where it does not answer one"
-    )
-
-
-def learns_variance(scheduler: Any) -> bool:
-    return getattr(getattr(scheduler, "config", None), "variance_type", None) in ("learned", "learned_range")
-
-
-def _drops_out(network: nn.Module) -> bool:
-    return any(isinstance(part, nn.Dropout) and part.p > 0 for part in network.modules())
-
-
-def _first_weight(network: Any) -> Tensor | None:
-    if not isinstance(network, nn.Module):
-        return None
-    return next((weight for weight in network.parameters() if weight.is_floating_point()), None)
-
-
-def _labels(class_labels: int | Sequence[int] | Tensor) -> Tensor:
-    """Class numbers as rows; an embedding, or a table of them, as it is."""
-    labels = torch.as_tensor(class_labels)
-    return labels.reshape(-1) if not labels.is_floating_point() else labels.reshape(-1, labels.shape[-1])
-
-
-def _shape(network: Any, channels: Tensor | None) -> tuple[int, ...]:
-    config = getattr(network, "config", None)
-    taken, size = getattr(config, "in_channels", None), getattr(config, "sample_size", None)
-    if taken is None or size is None:
-        raise InputError("the shape of a sample is not in the model's config; give shape=(channels, height, width)")
-    taken -= 0 if channels is None else channels.shape[1]
-    return (taken, size, size) if isinstance(size, int) else (taken, *size)
