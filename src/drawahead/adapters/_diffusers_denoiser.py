@@ -92,7 +92,7 @@ class Denoiser:
     def _ask(self, shown: Tensor, time: Tensor, given: dict[str, Tensor]) -> Any:
         """One output for each state, of as many passes as there are, all in one batch."""
         passes, channels = self.told.passes, shown.shape[1]
-        beside = [given[name] for name in sorted(given) if name.startswith(CHANNELS)]
+        beside = [given[name] for name in sorted(given) if name == CHANNELS or name.startswith(f"{CHANNELS}__pass")]
         shown = torch.cat([shown] * passes) if passes > 1 else shown
         if beside:
             shown = torch.cat([shown, torch.cat(beside * (passes // len(beside))).to(shown.dtype)], dim=1)

@@ -41,6 +41,9 @@ class OracleElsewhere(TokenOracle):
 class DenoiserElsewhere:
     """A denoiser, or the oracle of a stacked chain, which only an executor that holds it can ask."""
 
+    def __init__(self, passes: int = 1) -> None:
+        self.passes = passes
+
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Never:
         _refuse()
 
@@ -51,7 +54,7 @@ def elsewhere(chain: Chain) -> Chain:
         return chain.replace(oracle=OracleElsewhere(chain.oracle), condition=_on_the_cpu(chain.condition))
     if isinstance(chain, GaussianChain):
         condition = _on_the_cpu(chain.condition)
-        return chain.replace(denoiser=DenoiserElsewhere(), device="cpu", condition=condition)
+        return chain.replace(denoiser=DenoiserElsewhere(chain.passes), device="cpu", condition=condition)
     if isinstance(chain, StackedChain):
         plan, condition = chain.plan.to(torch.device("cpu")), _on_the_cpu(chain.condition)
         return chain.replace(oracle=DenoiserElsewhere(), plan=plan, device="cpu", condition=condition)
