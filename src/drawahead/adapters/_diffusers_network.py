@@ -48,7 +48,7 @@ def check_network(network: Any, told: Told, class_labels: object, channels: Tens
         )
     if hasattr(network, "class_embedding") and (network.class_embedding is None) != (class_labels is None):
         raise InputError(f"class_labels must {'not ' if class_labels is not None else ''}be given for this {name}")
-    if isinstance(network, nn.Module) and network.training and _drops_out(network):
+    if isinstance(network, nn.Module) and network.training and drops_out(network):
         raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
     _check_channels(name, config, 0 if channels is None else channels.shape[1], learns_variance(scheduler))
 
@@ -69,10 +69,12 @@ def _check_channels(name: str, config: Any, beside: int, learned: bool) -> None:
 
 
 def learns_variance(scheduler: Any) -> bool:
+    """Whether its steps read a variance from the network's output."""
     return getattr(getattr(scheduler, "config", None), "variance_type", None) in ("learned", "learned_range")
 
 
-def _drops_out(network: nn.Module) -> bool:
+def drops_out(network: nn.Module) -> bool:
+    """Whether some layer would drop numbers at random in training mode."""
     return any(isinstance(part, nn.Dropout) and part.p > 0 for part in network.modules())
 
 

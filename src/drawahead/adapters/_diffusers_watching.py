@@ -13,7 +13,7 @@ import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -25,6 +25,7 @@ NETWORKS = ("unet", "transformer")
 MARK = 4.0
 """What stands for the scheduler's own scaling of inputs: a power of two, so that no dtype rounds it."""
 _NO_OPTIONS = ("generator", "return_dict")
+_LARGE = 30.0
 
 
 @final
@@ -53,55 +54,55 @@ class Call:
 
 
 @final
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Step:
     """What happened in one step of the loop."""
 
-    calls: list[Call]
-    controls: list[Call]
+    calls: list[Call]  # of the network
+    controls: list[Call]  # of the ControlNet
+    residuals: tuple[list[Tensor], Tensor] | None  # what that was made to answer
     outputs: Tensor  # what the network was made to answer (rows, ...), float64
     guided: Tensor  # what the scheduler was given for it
     given: Tensor  # the states the scheduler was given
     expected: Tensor | None  # those it had handed out before; None at the first step
-    options: dict[str, Any]
-    handed: Tensor | None = None
+    options: dict[str, Any]  # of the scheduler's step
 
 
-@dataclass(eq=False)
 class Watch:
-    """A pipeline under watch. `draw` is called at the last step of its loop and returns the final states."""
+    """A pipeline under watch. `hear` is told every step of its loop; at the last one `draw` gives the final states."""
 
-    pipe: Any
-    draw: Callable[[Watch], Tensor]
-    steps: list[Step] = field(default_factory=list)
-    done: bool = False
-
-    def __post_init__(self) -> None:
-        self.name = next((name for name in NETWORKS if getattr(self.pipe, name, None) is not None), "")
-        if not self.name or getattr(self.pipe, "scheduler", None) is None:
-            kind = type(self.pipe).__name__
-            raise InputError(f"pipe must have a unet or a transformer and a scheduler, and {kind} has not")
-        self.network: Any = getattr(self.pipe, self.name)
-        self.scheduler = copy.deepcopy(self.pipe.scheduler)
-        self.control: nn.Module | None = getattr(self.pipe, "controlnet", None)
-        self.scales = False
+    def __init__(self, pipe: Any, hear: Callable[[Step], None], draw: Callable[[], Tensor]) -> None:
+        self.pipe, self.hear, self.draw = pipe, hear, draw
+        self.kind = type(pipe).__name__
+        self.name = next((name for name in NETWORKS if getattr(pipe, name, None) is not None), "")
+        if not self.name or getattr(pipe, "scheduler", None) is None:
+            raise InputError(f"pipe must have a unet or a transformer and a scheduler, and {self.kind} has not")
+        self.network: Any = getattr(pipe, self.name)
+        self.control: nn.Module | None = getattr(pipe, "controlnet", None)
+        self.scheduler = copy.deepcopy(pipe.scheduler)
+        self.running = copy.copy(pipe)
+        self.scales = False  # whether the scheduler was asked to scale states
+        self.first = self.taken = 0  # the first timestep that is visited, and how many were
+        self.done = False
         self._generator = torch.Generator().manual_seed(0)
+        self._handed: Tensor | None = None
+        self._clear()
+
+    def _clear(self) -> None:
         self._calls: list[Call] = []
         self._controls: list[Call] = []
+        self._residuals: tuple[list[Tensor], Tensor] | None = None
         self._outputs: Tensor | None = None
-        self.residuals: tuple[list[Tensor], Tensor] | None = None
 
     def twin(self) -> Any:
         """The pipeline with its stand-ins. It shares everything else, and leaves the pipeline as it is."""
-        twin = copy.copy(self.pipe)
         parts: dict[str, Any] = {self.name: standing_in(self.network, self._network)}
         parts["scheduler"] = self._scheduler()
         if self.control is not None:
             parts["controlnet"] = standing_in(self.control, self._control)
         parts |= {"maybe_free_model_hooks": lambda: None, "_progress_bar_config": {"disable": True}}
-        vars(twin).update(parts)
-        self.running = twin
-        return twin
+        vars(self.running).update(parts)
+        return self.running
 
     def _scheduler(self) -> Any:
         ready = self.scheduler
@@ -133,42 +134,45 @@ class Watch:
         self._calls.append(call)
         channels = getattr(getattr(self.network, "config", None), "out_channels", None) or call.shown.shape[1]
         shape = (len(call.shown), channels, *call.shown.shape[2:])
-        made = self._drawn(shape).to(call.shown.device)
+        # Large numbers every other time: whatever bends only those would be missed otherwise.
+        made = self._drawn(shape).to(call.shown.device) * (_LARGE if self.taken % 2 else 1.0)
         self._outputs = made if self._outputs is None else torch.cat([self._outputs, made])
         return Made((made,))
 
     def _control(self, *arguments: Any, **named: Any) -> Made:
         self._controls.append(called(self.control, arguments, named))
         rows = len(self._controls[-1].shown)
-        self.residuals = [torch.zeros(rows, 1, 1, 1)], torch.zeros(rows, 1, 1, 1)
-        return Made(self.residuals)
+        self._residuals = [torch.zeros(rows, 1, 1, 1)], torch.zeros(rows, 1, 1, 1)
+        return Made(self._residuals)
 
     @property
     def _step(self) -> Callable[..., Made]:
         def step(model_output: Tensor, timestep: Any, sample: Tensor, *rest: Any, **options: Any) -> Made:
             if rest or self._outputs is None:
-                raise InputError(f"the loop of {type(self.pipe).__name__} calls its scheduler in a way not known here")
-            before = self.steps[-1].handed if self.steps else None
+                raise InputError(f"the loop of {self.kind} calls its scheduler in a way that is not known here")
             kept = {name: value for name, value in options.items() if name not in _NO_OPTIONS}
-            made = Step(self._calls, self._controls, self._outputs, model_output, sample, before, kept)
-            self.steps.append(made)
-            self._calls, self._controls, self._outputs = [], [], None
-            made.handed = self._handed(timestep, sample)
-            return Made((made.handed,))
+            last = self._is_last(timestep)
+            self.hear(
+                Step(
+                    *(self._calls, self._controls, self._residuals, self._outputs),
+                    *(model_output, sample, self._handed, kept),
+                )
+            )
+            self._clear()
+            self.done = last
+            self._handed = self.draw() if last else self._drawn(sample.shape).to(sample)
+            return Made((self._handed,))
 
         return step
 
-    def _handed(self, timestep: Any, sample: Tensor) -> Tensor:
+    def _is_last(self, timestep: Any) -> bool:
         time = self.scheduler.timesteps
         here = int((time == torch.as_tensor(timestep, device=time.device)).nonzero()[0, 0])
-        if len(self.steps) == 1:
-            self.first = here
-        if here != self.first + len(self.steps) - 1:
-            raise InputError(f"the loop of {type(self.pipe).__name__} does not visit its timesteps one after another")
-        if here + 1 < len(time):
-            return self._drawn(tuple(sample.shape)).to(sample)
-        self.done = True
-        return self.draw(self)
+        self.first = self.first if self.taken else here
+        if here != self.first + self.taken:
+            raise InputError(f"the loop of {self.kind} does not visit its timesteps one after another")
+        self.taken += 1
+        return here + 1 == len(time)
 
     def _drawn(self, shape: Sequence[int]) -> Tensor:
         return torch.randn(tuple(shape), dtype=torch.float64, generator=self._generator)

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from drawahead.adapters._diffusers_batch import Asked, Callback, kept
 from drawahead.adapters._diffusers_denoiser import Denoiser
-from drawahead.adapters._diffusers_loop import Loop, read
+from drawahead.adapters._diffusers_loop import Reader
+from drawahead.adapters._diffusers_network import drops_out
+from drawahead.adapters._diffusers_reading import Loop
 from drawahead.adapters._diffusers_recipe import Conversion
 from drawahead.adapters._diffusers_schedulers import prepared
-from drawahead.adapters._diffusers_watching import Watch
+from drawahead.adapters._diffusers_watching import NETWORKS, Watch
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.report import Report
@@ -36,7 +38,7 @@ class PromptedPipeline:
 
     def __init__(self, pipe: Any) -> None:
         object.__setattr__(self, "pipe", pipe)
-        Watch(pipe, _nothing)  # says what is missing
+        Watch(pipe, lambda step: None, lambda: torch.empty(0))  # says what is missing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "pipe"), name)
@@ -69,21 +71,18 @@ class PromptedPipeline:
         asked = Asked(
             generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
         )
-        results: list[Result] = []
+        reader, results = Reader(), list[Result]()
 
-        def draw(watch: Watch) -> Tensor:
-            loop = read(watch)
-            chain = _chain(watch, loop)
-            results.append(asked.draw(self.pipe, kept(vars(self), chain), len(loop.start)))
-            last = watch.steps[-1].given
-            return torch.cat([results[-1].samples.to(last)] * loop.copies)
+        def draw() -> Tensor:
+            loop = reader.loop(watch)
+            results.append(asked.draw(self.pipe, kept(vars(self), _chain(watch, loop)), len(loop.start)))
+            return torch.cat([results[-1].samples.to(loop.start)] * loop.copies)
 
-        watch = Watch(self.pipe, draw)
+        watch = Watch(self.pipe, lambda step: reader.hear(watch, step), draw)
         output = watch.twin()(*arguments, return_dict=return_dict, **named)
         self.pipe.maybe_free_model_hooks()
         if not watch.done:
-            kind = type(self.pipe).__name__
-            raise InputError(f"the loop of {kind} ends before its last timestep (denoising_end?): leave that out")
+            raise InputError(f"the loop of {watch.kind} ends before its last timestep (denoising_end?): leave that out")
         report: Report = results[-1].report
         if not return_dict:
             return (*output, report)
@@ -91,19 +90,12 @@ class PromptedPipeline:
         return output
 
 
-def _nothing(watch: Watch) -> Tensor:
-    raise AssertionError("nothing is drawn yet")
-
-
 def _check(pipe: Any, named: dict[str, Any]) -> None:
     if named.get("callback") is not None:
         raise InputError("callback= sees every step, and steps finish in bunches: give callback_on_step_end=")
-    for name, part in pipe.components.items():
-        if (
-            isinstance(part, torch.nn.Module)
-            and part.training
-            and any(isinstance(layer, torch.nn.Dropout) and layer.p > 0 for layer in part.modules())
-        ):
+    for name in (*NETWORKS, "controlnet"):
+        part = getattr(pipe, name, None)
+        if isinstance(part, torch.nn.Module) and part.training and drops_out(part):
             raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
 
 
@@ -114,10 +106,9 @@ def _chain(watch: Watch, loop: Loop) -> GaussianChain:
     scale = recipe.conversion.scale
     if not loop.scales or loop.steps_scaled:
         if loop.steps_scaled and not bool((scale == 1).all()):
-            kind = type(watch.pipe).__name__
             raise InputError(
-                f"{kind} lets {type(scheduler).__name__} step from states that it has scaled for the network, which "
-                "loses them: use a scheduler that does not scale, such as DDPM or DDIM"
+                f"{watch.kind} lets {type(scheduler).__name__} step from states that are scaled for the network, which "
+                "spoils them: use a scheduler that does not scale, such as DDPM or DDIM"
             )
         conversion = Conversion(torch.ones_like(scale), recipe.conversion.skip, recipe.conversion.out)
         recipe = replace(recipe, conversion=conversion)
