@@ -107,6 +107,12 @@ def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Tri
         data = old = _data(scheduler, answer)
         if not isinstance(answer[0], Tensor) or answer[0].shape != _ENTRIES or not answer[0].is_floating_point():
             raise InputError(f"a step of {type(scheduler).__name__} does not lead from a state to a state")
+        if not bool(answer[0].isfinite().all()):
+            raise InputError(
+                f"{type(scheduler).__name__} itself answers what is not finite at step {k} of "
+                f"{len(scheduler.timesteps)}, as where a timestep comes twice: use another number of steps or another "
+                "timestep_spacing"
+            )
         flat = [part.flatten() for part in noises]
         trials.append(
             _Trial(x.flatten(), output.flatten(), flat, answer[0].flatten(), None if data is None else data.flatten())
