@@ -279,7 +279,12 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (DDPMScheduler, {}, {"eta": 1.0}, "eta"),
     (EulerAncestralDiscreteScheduler, {}, {"use_clipped_model_output": True}, "use_clipped_model_output"),
     (DDPMScheduler, {}, {"class_labels": 1}, "class_labels"),
-    (diffusers.DPMSolverMultistepScheduler, {"solver_order": 3}, {}, "looks back more than one output"),
+    (
+        diffusers.DPMSolverMultistepScheduler,
+        {"solver_order": 3},
+        {"num_inference_steps": 9},
+        "looks back more than one",
+    ),
     (DDPMScheduler, {}, {"step_options": {"s_churn": 1.0}}, "s_churn is no option"),
     (DDPMScheduler, {}, {"strength": 0.5}, "strength"),
     (DDPMScheduler, {}, {"strength": 0.0001, "num_inference_steps": 10, "image": torch.zeros(SHAPE)}, "no step"),
