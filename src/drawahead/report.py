@@ -39,7 +39,8 @@ class Report:
     rounds: int
     """Barriers: batches of oracle queries, each of which waited for the one before."""
     passes: int
-    """Sequences or states handed to the oracle; fewer than queries where one pass answers a whole path."""
+    """Sequences or states that the model worked on: fewer than queries where one pass answers a whole path, and twice
+    as many with guidance."""
     probes: int
     """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
     rereads: int

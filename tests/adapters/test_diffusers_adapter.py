@@ -259,8 +259,8 @@ def test_only_the_config_is_read(unet: Any) -> None:
 # What is refused
 
 REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
-    (DDPMScheduler, {"variance_type": "learned"}, {}, "variance_type"),
-    (DDPMScheduler, {"variance_type": "learned_range"}, {}, "variance_type"),
+    (DDPMScheduler, {"variance_type": "learned"}, {}, "learned variance"),
+    (DDPMScheduler, {"variance_type": "learned_range"}, {}, "learned variance"),
     (DDPMScheduler, {"variance_type": "fixed_large_log"}, {}, "variance_type"),  # the scheduler itself answers NaN
     (DDPMScheduler, {"prediction_type": "score"}, {}, "prediction_type"),
     (EulerAncestralDiscreteScheduler, {"prediction_type": "sample"}, {}, "prediction_type"),
@@ -279,7 +279,17 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (DDPMScheduler, {}, {"eta": 1.0}, "eta"),
     (EulerAncestralDiscreteScheduler, {}, {"use_clipped_model_output": True}, "use_clipped_model_output"),
     (DDPMScheduler, {}, {"class_labels": 1}, "class_labels"),
-    (diffusers.DPMSolverMultistepScheduler, {}, {}, "scheduler"),
+    (
+        diffusers.DPMSolverMultistepScheduler,
+        {"solver_order": 3},
+        {"num_inference_steps": 9},
+        "looks back more than one",
+    ),
+    (DDPMScheduler, {}, {"step_options": {"s_churn": 1.0}}, "s_churn is no option"),
+    (DDPMScheduler, {}, {"strength": 0.5}, "strength"),
+    (DDPMScheduler, {}, {"strength": 0.0001, "num_inference_steps": 10, "image": torch.zeros(SHAPE)}, "no step"),
+    (DDPMScheduler, {}, {"guidance_scale": 3.0}, "unconditional"),
+    (DDPMScheduler, {}, {"channels": torch.zeros(1, 2, 8, 8)}, "channels= brings 2"),
 ]
 
 
@@ -360,8 +370,9 @@ def test_class_labels() -> None:
     assert torch.equal(drawn(2), drawn(torch.tensor([2])))
     assert torch.equal(drawn(2), drawn(None, told))
     assert not torch.equal(drawn(2), drawn(3))
-    with pytest.raises(InputError, match="one label"):
-        drawn(torch.tensor([1, 2]))
+    assert torch.allclose(drawn([2, 3]), torch.stack([drawn(2)[0], drawn(3)[1]]), atol=1e-5)
+    with pytest.raises(InputError, match="has 3 rows, but 4 samples are asked for"):
+        da.sample(from_diffusers(unet, scheduler, class_labels=[1, 2, 3], shape=SHAPE), 4)
 
 
 def test_class_embeddings_are_given_as_they_are() -> None:

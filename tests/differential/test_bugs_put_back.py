@@ -20,7 +20,7 @@ import drawahead.chains.gaussian
 import drawahead.chains.gaussian_queries
 import drawahead.chains.vectors
 from drawahead import Coupled, GaussianChain
-from drawahead.chains.gaussian import GaussianPaths
+from drawahead.chains.gaussian_paths import GaussianPaths
 from drawahead.chains.vectors import VectorChain
 from drawahead.engine.captured import Batch, Shape
 from drawahead.errors import DrawaheadError, InputError

@@ -171,9 +171,9 @@ def test_a_deterministic_step_in_the_middle(sampler: Sampler, check: Check) -> N
 # What is refused
 
 
-def test_a_learned_variance_is_refused() -> None:
+def test_a_learned_variance_needs_a_schedule_that_has_one() -> None:
     chain = GaussianChain(lambda x, k: torch.cat([x, x], dim=1), SCHEDULES["ddpm"], (3, 4, 4))
-    with pytest.raises(SamplingError, match=r"learned variance.*not supported; return the mean alone") as caught:
+    with pytest.raises(SamplingError, match=r"learned variance; use a schedule that has one") as caught:
         da.sample(chain, 2, seed=0)
     assert isinstance(caught.value.__cause__, AnswerError)
 

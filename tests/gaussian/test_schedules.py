@@ -14,6 +14,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import DDIM, DDPM, EulerAncestral, GaussianChain, InputError, OUExponential, StochasticLocalization
+from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import (
     Given,
     Plan,
@@ -286,3 +287,33 @@ def test_the_measured_error_is_a_total_variation() -> None:
     one, other = stats.norm(0, math.sqrt(spread) * plan.final), stats.norm(0, math.sqrt(variance + 0.05))
     truth = integrate.quad(lambda x: abs(one.pdf(x) - other.pdf(x)) / 2, -15, 15, limit=200)[0]
     assert abs(error - truth) < 5 * deviation and truth > 0.02
+
+
+def test_churn_takes_the_path_of_its_loop() -> None:
+    """Noise first, the network after; here the chain's states are those the network is shown."""
+    levels = da.schedules.Churn.levels(12)
+    schedule = da.schedules.Churn(tuple(levels))
+    chain = GaussianChain(lambda x, k: torch.tanh(x), schedule, (3,), record=range(1, 12), dtype=torch.float64)
+    shown = da.sample(chain, 2, sampler=da.Sequential(), seed=0).samples
+    stream = Stream.of_samples(0, torch.arange(2))
+    y = stream.normal(Purpose.START, torch.zeros(2, dtype=torch.int64), size=3) * chain.plan.start
+    for k in range(12):
+        raised = levels[k] * (1.8 if levels[k + 1] > 1.0 else 1.0)
+        x = y + 1.5 * (levels[k + 1] - raised) * (y - torch.tanh(y)) / raised
+        if k == 11:
+            y = x
+        else:
+            after = levels[k + 1] * (1.8 if levels[k + 2] > 1.0 else 1.0)
+            xi = stream.normal(Purpose.VALUE, torch.full((2,), k), size=3)
+            y = x + 1.003 * max(after**2 - levels[k + 1] ** 2, 0.0) ** 0.5 * xi
+        torch.testing.assert_close(shown[:, k], y, rtol=1e-12, atol=1e-9)
+    assert chain.plan.start == pytest.approx((levels[0] ** 2 + 1.003**2 * (1.8**2 - 1) * levels[0] ** 2) ** 0.5)
+
+
+def test_how_many_steps_of_churn_are_random() -> None:
+    """Of the two hundred that AlphaFold 3 takes, those that end above 1."""
+    plan = da.schedules.Churn(tuple(da.schedules.Churn.levels(200))).plan()
+    assert int((plan.s > 0).sum()) == int((torch.tensor(da.schedules.Churn.levels(200))[2:] > 1.0).sum()) == 159
+    assert not da.schedules.Churn((2.0, 1.0, 0.0), gamma=0.0).plan().s.any()
+    with pytest.raises(InputError, match="sigmas"):
+        da.schedules.Churn((1.0, 2.0))

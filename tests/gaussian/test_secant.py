@@ -11,7 +11,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, Gaussian, GaussianChain
 from drawahead.chains.base import Answer, Paths, Tally
-from drawahead.chains.gaussian import GaussianPaths
+from drawahead.chains.gaussian_paths import GaussianPaths
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.engine.threads import Thread
 from drawahead.laws import Law

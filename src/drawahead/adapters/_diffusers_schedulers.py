@@ -1,21 +1,31 @@
-"""What is taken from a diffusers scheduler: its settings and its tables, never its `step`.
+"""Schedulers of diffusers: three families by their tables, all others by trying their `step`.
 
-They are read from a fresh scheduler with the same config, so that nothing done to the given one matters and nothing
-is done to it. The tables hold float32 numbers; everything worked out from them is float64.
+What is read is read from a fresh scheduler with the same config, so that nothing done to the given one matters and
+nothing is done to it. The tables hold float32 numbers; everything worked out from them is float64.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from drawahead.adapters._diffusers_probing import probe
+from drawahead.adapters._diffusers_recipe import Clip, Conversion, Limit, Recipe, check_signal
 from drawahead.errors import InputError
-from drawahead.schedules import EulerAncestral, Plan, Threshold, ddim_steps, ddpm_steps
+from drawahead.schedules import (
+    EulerAncestral,
+    LearnedVariance,
+    Plan,
+    Threshold,
+    ddim_steps,
+    ddpm_steps,
+    with_learned_range,
+)
 from drawahead.validate import whole
 
 _LADDER = {
@@ -25,61 +35,75 @@ _LADDER = {
 _LIMITS = {"clip_sample", "clip_sample_range", "thresholding", "dynamic_thresholding_ratio", "sample_max_value"}
 _SETTINGS = {
     "DDPMScheduler": _LADDER | _LIMITS | {"variance_type"},
+    "DDPMParallelScheduler": _LADDER | _LIMITS | {"variance_type"},
     "DDIMScheduler": _LADDER | _LIMITS | {"set_alpha_to_one"},
+    "DDIMParallelScheduler": _LADDER | _LIMITS | {"set_alpha_to_one"},
     "EulerAncestralDiscreteScheduler": _LADDER,
 }
 _SPACINGS = ("leading", "linspace", "trailing")
 _PREDICTIONS = ("epsilon", "sample", "v_prediction")
-_VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large")
+_VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large", "learned", "learned_range")
+_ROOM = 0.5
+"""A learned variance is hoped to stay above this share of the fixed small one, in standard deviations."""
 
-Limit = Callable[[Tensor], Tensor]
-"""What is done to predictions of the data (m, d): clipping or thresholding."""
-
-
-@dataclass(frozen=True)
-class Clip:
-    """Predictions held between -most and most."""
-
-    most: float
-
-    def __call__(self, prediction: Tensor) -> Tensor:
-        return prediction.clamp(-self.most, self.most)
+Options = Mapping[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """A scheduler's steps."""
+def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, strength: float = 1.0) -> Recipe:
+    """The steps of a scheduler, or an InputError that names the setting that stands against it.
 
-    plan: Plan
-    prediction_type: str
-    limit: Limit | None = None
-    gains: tuple[Tensor, Tensor] | None = None
-    """Where a step uses the prediction both as it came and limited, it is given gains[0] * as it came + gains[1] *
-    (limited - as it came), each (N,). None: it is given the limited one."""
-
-
-def recipe(scheduler: Any, num_inference_steps: int | None, eta: float, use_clipped_model_output: bool) -> Recipe:
-    """The steps of a scheduler, or an InputError that names the setting that stands against it."""
-    kind = type(scheduler).__name__
-    if kind not in _SETTINGS:
-        raise InputError(f"scheduler must be one of {', '.join(_SETTINGS)}, not {kind}: convert it with from_config")
-    if (eta or use_clipped_model_output) and kind != "DDIMScheduler":
-        raise InputError(f"eta and use_clipped_model_output belong to DDIMScheduler; leave them out for {kind}")
+    `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, the last ones.
+    """
+    if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
+        raise InputError(f"scheduler must be one of diffusers, not {type(scheduler).__name__}")
     fresh = type(scheduler).from_config(scheduler.config)
-    _check_settings(kind, fresh)
+    if type(fresh).__name__ in _SETTINGS:
+        _check_settings(type(fresh).__name__, fresh)
     steps = _set_timesteps(fresh, num_inference_steps)
-    if kind == "DDPMScheduler":
-        made = _ddpm(fresh)
-    elif kind == "DDIMScheduler":
-        made = _ddim(fresh, steps, eta, use_clipped_model_output)
+    return prepared(fresh, options, (steps - int(steps * strength)) * int(getattr(fresh, "order", 1)))
+
+
+def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
+    """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
+    kind = type(ready).__name__
+    _check_options(kind, ready, options)
+    if kind not in _SETTINGS:
+
+        def make() -> Any:
+            fresh = copy.deepcopy(ready)
+            if first and hasattr(fresh, "set_begin_index"):
+                fresh.set_begin_index(first)
+            return fresh
+
+        return probe(make, first, options)
+    _check_settings(kind, ready)
+    _check_timesteps(ready)
+    if kind.startswith("DDPM"):
+        made = _ddpm(ready)
+    elif kind.startswith("DDIM"):
+        made = _ddim(ready, float(options.get("eta", 0.0)), bool(options.get("use_clipped_model_output", False)))
     else:
-        made = _euler_ancestral(fresh)
-    if made.prediction_type == "epsilon" and not bool(made.plan.signal[:-1].all()):
-        raise InputError(
-            "rescale_betas_zero_snr leaves no signal at the first timestep, where the data cannot be told from "
-            "prediction_type='epsilon': use a model with 'v_prediction' or 'sample', or timestep_spacing='leading'"
-        )
-    return made
+        made = _euler_ancestral(ready)
+    return made.beginning_at(first)
+
+
+def _check_options(kind: str, scheduler: Any, options: Options) -> None:
+    known = set(inspect.signature(scheduler.step).parameters) - _GIVEN
+    if unknown := sorted(set(options) - known):
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        raise InputError(f"{', '.join(unknown)} is no option of {kind}.step ({takes}); leave it out")
+
+
+_GIVEN = {
+    *("model_output", "timestep", "sample", "generator", "return_dict", "variance_noise", "noise"),
+    *("old_pred_original_sample", "timestep_back", "pred_original_sample", "per_token_timesteps", "predict_epsilon"),
+}
+"""Arguments of `step` that are no setting of it."""
+
+
+def _converted(plan: Plan, prediction_type: str) -> Conversion:
+    check_signal(prediction_type, plan.signal[:-1])
+    return Conversion.of(prediction_type, plan.signal[:-1], plan.noise[:-1])
 
 
 def _check_settings(kind: str, fresh: Any) -> None:
@@ -93,12 +117,6 @@ def _check_settings(kind: str, fresh: Any) -> None:
         "prediction_type", config, _PREDICTIONS if "clip_sample" in _SETTINGS[kind] else ("epsilon", "v_prediction")
     )
     if "variance_type" in _SETTINGS[kind]:
-        if config.variance_type in ("learned", "learned_range"):
-            raise InputError(
-                f"variance_type={config.variance_type!r} gives draft and target different covariances, which is not "
-                "supported: wrap the model in a callable that returns the mean's channels alone, with a scheduler of "
-                "variance_type='fixed_small' or 'fixed_large'"
-            )
         _one_of("variance_type", config, _VARIANCES)
 
 
@@ -108,49 +126,66 @@ def _one_of(name: str, config: Any, supported: tuple[str, ...]) -> None:
 
 
 def _set_timesteps(fresh: Any, num_inference_steps: int | None) -> int:
-    training = whole("num_train_timesteps", fresh.config.num_train_timesteps, 1)
+    training = getattr(fresh.config, "num_train_timesteps", num_inference_steps)
+    if training is None:
+        raise InputError(f"num_inference_steps must be given: {type(fresh).__name__} has no training timesteps")
+    training = whole("num_train_timesteps", training, 1)
     steps = training if num_inference_steps is None else whole("num_inference_steps", num_inference_steps, 1)
     if steps > training:
         raise InputError(f"num_inference_steps must be at most {training}, the number of training timesteps")
-    fresh.set_timesteps(steps)
-    if int(fresh.timesteps.min()) < 0 or int(fresh.timesteps.max()) >= training:
-        raise InputError(
-            f"num_inference_steps={steps} with timestep_spacing={fresh.config.timestep_spacing!r} and steps_offset="
-            f"{fresh.config.steps_offset} visits timesteps outside 0 ... {training - 1}; use another number of steps"
-        )
+    try:
+        fresh.set_timesteps(steps)
+    except Exception as error:  # any: it is the scheduler's
+        raise InputError(f"num_inference_steps={steps} is refused by {type(fresh).__name__}: {error}") from error
     return steps
+
+
+def _check_timesteps(ready: Any) -> None:
+    """Refuse timesteps that the scheduler would look up beyond the ends of its tables."""
+    steps, config = ready.num_inference_steps, ready.config
+    if int(ready.timesteps.min()) < 0 or int(ready.timesteps.max()) >= config.num_train_timesteps:
+        raise InputError(
+            f"num_inference_steps={steps} with timestep_spacing={config.timestep_spacing!r} and steps_offset="
+            f"{config.steps_offset} visits timesteps outside 0 ... {config.num_train_timesteps - 1}; use another "
+            "number of steps"
+        )
 
 
 def _ddpm(fresh: Any) -> Recipe:
     time, config, abar = fresh.timesteps, fresh.config, fresh.alphas_cumprod.double()
     end = torch.tensor([int(fresh.previous_timestep(t)) for t in time])
-    after = torch.where(end >= 0, abar[end.clamp(min=0)], 1.0)
+    here, after = abar[time], torch.where(end >= 0, abar[end.clamp(min=0)], 1.0)
     # The scheduler adds noise at every timestep but 0, also where the next state is the data itself.
-    plan = ddpm_steps(time, abar[time], after, time > 0, large_variance=config.variance_type == "fixed_large")
-    return Recipe(plan, config.prediction_type, _limit(config))
+    plan = ddpm_steps(time, here, after, time > 0, large_variance=config.variance_type == "fixed_large")
+    if config.variance_type == "learned_range":
+        plan = with_learned_range(plan, here, after, time > 0)
+    elif config.variance_type == "learned":
+        plan = replace(plan, s=_ROOM * plan.s, spread=LearnedVariance())
+    return Recipe(plan, _converted(plan, config.prediction_type), _limit(config))
 
 
-def _ddim(fresh: Any, steps: int, eta: float, use_clipped_model_output: bool) -> Recipe:
+def _ddim(fresh: Any, eta: float, use_clipped_model_output: bool) -> Recipe:
     if eta < 0:
         raise InputError(f"eta must not be negative, not {eta}")
     time, config, abar = fresh.timesteps, fresh.config, fresh.alphas_cumprod.double()
     # The scheduler goes a fixed number of timesteps, and need not end where the next step sets out from.
-    end = time - config.num_train_timesteps // steps
+    end = time - config.num_train_timesteps // fresh.num_inference_steps
     after = torch.where(end >= 0, abar[end.clamp(min=0)], fresh.final_alpha_cumprod.double())
     plan, limit = ddim_steps(time, abar[time], after, eta), _limit(config)
+    conversion = _converted(plan, config.prediction_type)
     if limit is None or use_clipped_model_output:
-        return Recipe(plan, config.prediction_type, limit)
+        return Recipe(plan, conversion, limit)
     # Here the data is limited but the noise is not. With m the prediction as it came and e = (x - sqrt(here) m) /
     # sqrt(1 - here), the mean is sqrt(after) limited + kept e = A x + B m + sqrt(after) (limited - m).
     # B is zero where a step goes nowhere.
     b = torch.where(plan.b > 0, plan.b, 1.0)
-    return Recipe(replace(plan, b=b), config.prediction_type, limit, (plan.b / b, after.sqrt() / b))
+    return Recipe(replace(plan, b=b), conversion, limit, (plan.b / b, after.sqrt() / b))
 
 
 def _euler_ancestral(fresh: Any) -> Recipe:
     plan = EulerAncestral(tuple(fresh.sigmas.double().tolist())).plan()
     plan = replace(plan, time=fresh.timesteps, start=float(fresh.init_noise_sigma))
-    return Recipe(plan, fresh.config.prediction_type)
+    return Recipe(plan, _converted(plan, fresh.config.prediction_type))
 
 
 def _limit(config: Any) -> Limit | None:

@@ -1,19 +1,23 @@
-"""diffusers: an unconditional or class-conditional UNet with its scheduler, as a Gaussian chain."""
+"""diffusers: a network with its scheduler, its conditions and its guidance, as a Gaussian chain."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from drawahead.adapters._diffusers_schedulers import Recipe, recipe
+from drawahead.adapters._diffusers_denoiser import CHANNELS, Denoiser, Guidance
+from drawahead.adapters._diffusers_network import as_labels, check_network, first_weight, parts_of, shape_of
+from drawahead.adapters._diffusers_schedulers import recipe
+from drawahead.adapters._diffusers_told import Rows, Told
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
-from drawahead.schedules import Given
+from drawahead.schedules import Given, Plan
+from drawahead.validate import number
 
 __all__ = ["DrawaheadPipeline", "from_diffusers"]  # noqa: F822
 
@@ -34,174 +38,136 @@ def from_diffusers(
     scheduler: Any = None,
     *,
     num_inference_steps: int | None = None,
-    eta: float = 0.0,
+    eta: float | None = None,
     use_clipped_model_output: bool = False,
-    class_labels: int | Tensor | None = None,
+    step_options: Mapping[str, float] | None = None,
+    class_labels: int | Sequence[int] | Tensor | None = None,
+    condition: Mapping[str, Any] | None = None,
+    unconditional: Mapping[str, Any] | None = None,
+    guidance_scale: float = 1.0,
+    guidance_rescale: float = 0.0,
+    channels: Tensor | None = None,
+    image: Tensor | None = None,
+    strength: float = 1.0,
     shape: Sequence[int] | None = None,
     start: Tensor | None = None,
     known: Tensor | None = None,
+    clean: bool = False,
     record: Sequence[int] = (),
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> GaussianChain:
-    """The chain by which `scheduler` draws images, step for step.
+    """The chain by which `scheduler` draws samples, step for step.
 
-    model: a pipeline of a UNet and a scheduler; or a UNet2DModel; or a callable `(x, timesteps) -> output`, timesteps
-        (m,), whose output is a tensor or has one as `.sample`.
-    scheduler: a DDPMScheduler, DDIMScheduler or EulerAncestralDiscreteScheduler; a pipeline brings its own.
+    model: a pipeline of a UNet and a scheduler; or a network of diffusers; or a callable `(x, timesteps, **condition)
+        -> output`, timesteps (m,), whose output is a tensor or has one as `.sample`.
+    scheduler: one of diffusers whose step is linear in the state, the output, the output before and noise; a pipeline
+        brings its own. Any other is refused with the reason.
     num_inference_steps: as in `set_timesteps`; None visits every training timestep.
-    eta, use_clipped_model_output: as in `DDIMScheduler.step`. With eta = 0 no step is random, so there is nothing to
-        speculate: exact samplers take one step a round, and only `Picard` needs fewer rounds.
-    class_labels: what a class-conditional UNet is told, the same for all samples of the chain.
+    eta, use_clipped_model_output, step_options: arguments of the scheduler's `step`; the last by name, such as
+        {"s_churn": 40}. Where no step is random (DDIM with eta = 0, Euler without churn) there is nothing to speculate:
+        exact samplers take one step a round, and only `Picard` needs fewer rounds.
+    class_labels: what a class-conditional network is told: one label, or one for each sample.
+    condition: what else it is told, by the names of its arguments, dictionaries in dictionaries as it takes them:
+        tensors with a row for each sample or a single one for all.
+    unconditional, guidance_scale, guidance_rescale: what it is told for classifier-free guidance, by the same names
+        (`class_labels` too), and how strong that is. A query is then two passes in one batch, as the report counts.
+    channels: put beside each state in channels of its own, as inpainting networks want mask and picture.
+    image, strength: begin with the last `strength` of the steps, at a noised copy of the image (*shape), or of one for
+        each sample.
     shape: that of one sample; a UNet knows its own.
-    start, known, record: as in `GaussianChain`.
+    start, known, clean, record: as in `GaussianChain`.
     dtype, device: of what the network is given; its own by default. Samples come back in float32 at least.
 
     Settings that cannot be followed exactly raise an InputError that names them.
     """
-    network, scheduler = _parts(model, scheduler)
-    _check_network(network, class_labels)
-    steps = recipe(scheduler, num_inference_steps, eta, use_clipped_model_output)
-    weight = _first_weight(network)
+    network, scheduler = parts_of(model, scheduler)
+    weight = first_weight(network)
     dtype = dtype or (torch.float32 if weight is None else weight.dtype)
     device = torch.device(device or ("cpu" if weight is None else weight.device))
-    label = None if class_labels is None else _label(class_labels).to(device)
+    labels = {} if class_labels is None else {"class_labels": as_labels(class_labels).to(device)}
+    told, rows, guidance = _told(
+        dict(condition or {}) | labels, unconditional, guidance_scale, guidance_rescale, device
+    )
+    if channels is not None:
+        rows[CHANNELS] = channels.to(device)
+    _check_rows(rows)
+    check_network(network, told, class_labels, channels, scheduler)
+    if not 0 < number("strength", strength) <= 1 or (strength < 1) != (image is not None):
+        raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
+    options = {} if eta is None else {"eta": number("eta", eta)}
+    options |= {"use_clipped_model_output": True} if use_clipped_model_output else {}
+    steps = recipe(scheduler, num_inference_steps, options | dict(step_options or {}), strength)
+    plan = steps.plan
+    if image is not None:
+        if not len(plan.a):
+            raise InputError(f"strength={strength} leaves no step of {num_inference_steps}; give more")
+        image, plan = plan.signal[0] * image.double().cpu(), _started(plan)
     return GaussianChain(
-        _Denoiser(network, steps, label, dtype, device),
-        Given(steps.plan),
-        _shape(network) if shape is None else shape,
+        Denoiser(network, steps, told, guidance, dtype, device),
+        Given(plan),
+        shape_of(network, channels) if shape is None else shape,
         start=start,
         known=known,
+        clean=clean,
+        around=image,
         record=record,
         dtype=torch.promote_types(dtype, torch.float32),
         device=device,
+        condition=rows or None,
     )
 
 
-@final
-class _Denoiser:
-    """Scales the state, asks the network, turns its output into a prediction of the data, limits it.
-
-    With x = signal * data + noise * epsilon, and network inputs of unit scale. Nothing here waits for the device.
-    """
-
-    def __init__(
-        self, network: Any, recipe: Recipe, label: Tensor | None, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.network, self.limit, self.label, self.dtype = network, recipe.limit, label, dtype
-        plan = recipe.plan.to(device)
-        signal, noise = plan.signal[:-1], plan.noise[:-1]
-        size = (signal**2 + noise**2).sqrt()
-        # The prediction is skip * x + out * output.
-        skip, out = {
-            "epsilon": (1 / signal, -noise / signal),
-            "sample": (torch.zeros_like(signal), torch.ones_like(signal)),
-            "v_prediction": (signal / size**2, -noise / size),
-        }[recipe.prediction_type]
-        gains = () if recipe.gains is None else tuple(gain.to(device) for gain in recipe.gains)
-        self.time = plan.time
-        self.table = torch.stack([1 / size, skip, out, *gains])  # (3 or 5, N)
-
-    def __call__(self, x: Tensor, k: Tensor) -> Tensor:
-        scale, skip, out, *gains = self.table[:, k].view(len(self.table), -1, *(1,) * (x.dim() - 1)).unbind()
-        options = {} if self.label is None else {"class_labels": self.label.expand(len(x), *self.label.shape)}
-        answer = self.network((x * scale).to(self.dtype), self.time[k], **options)
-        output: Tensor = getattr(answer, "sample", answer)
-        if getattr(output, "shape", None) != x.shape:
-            return output  # the chain says what is wrong with it
-        prediction = skip * x + out * output
-        if self.limit is None:
-            return prediction
-        limited = self.limit(prediction.flatten(1)).view_as(prediction)
-        if not gains:
-            return limited
-        return gains[0] * prediction + gains[1] * (limited - prediction)
+def _started(plan: Plan) -> Plan:
+    """A plan whose first state is as noisy as its levels say."""
+    return replace(plan, start=float(plan.noise[0]))
 
 
-def same_chain(one: GaussianChain, other: GaussianChain) -> bool:
-    """Whether two chains made by `from_diffusers` draw by the same steps of the same network."""
-    here, there = one.denoiser, other.denoiser
-    if not isinstance(here, _Denoiser) or not isinstance(there, _Denoiser) or here.network is not there.network:
-        return False
-    plain = [(c.shape, c.dtype, c.device, d.dtype, d.limit) for c, d in ((one, here), (other, there))]
-    names = ("a", "b", "s", "signal", "noise", "time")
-    tables = [
-        [*(getattr(c.plan, name) for name in names), d.table, d.time, *([] if d.label is None else [d.label])]
-        for c, d in ((one, here), (other, there))
-    ]
-    if plain[0] != plain[1] or len(tables[0]) != len(tables[1]):
-        return False
-    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(*tables, strict=True))
-
-
-def _parts(model: Any, scheduler: Any) -> tuple[Any, Any]:
-    """The network and the scheduler."""
-    components = getattr(model, "components", None)
-    if isinstance(components, dict):  # a pipeline
-        others = sorted(
-            name for name, part in components.items() if name not in ("unet", "scheduler") and part is not None
-        )
-        if others or "unet" not in components:
+def _told(
+    condition: dict[str, Any],
+    unconditional: Mapping[str, Any] | None,
+    scale: float,
+    rescale: float,
+    device: torch.device,
+) -> tuple[Told, Rows, Guidance]:
+    """The form of what the network is told, its rows, and how its passes become one."""
+    scale, rescale = number("guidance_scale", scale), number("guidance_rescale", rescale, least=0)
+    here = _on(condition, device)
+    if unconditional is None:
+        if scale != 1 or rescale:
             raise InputError(
-                f"a pipeline must be made of a unet and a scheduler, but {type(model).__name__} has "
-                f"{', '.join(components)}: pass a callable (x, timesteps) around its network, its scheduler, and shape="
+                "guidance needs a branch without the condition: give unconditional=, by the names of condition"
             )
-        model, scheduler = components["unet"], components["scheduler"] if scheduler is None else scheduler
-    if scheduler is None:
-        raise InputError("a network needs a scheduler: from_diffusers(unet, scheduler)")
-    if not callable(model):
-        raise InputError(f"model must be a pipeline, a UNet2DModel or a callable, not {type(model).__name__}")
-    return model, scheduler
-
-
-def _check_network(network: Any, class_labels: object) -> None:
-    name, config = type(network).__name__, getattr(network, "config", None)
-    try:
-        parameters = inspect.signature(getattr(network, "forward", network)).parameters.values()
-    except (TypeError, ValueError):  # built in: it cannot be looked into
-        parameters = {}.values()
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in optional]
-    if len(needed) > 2:
+        return *Told.apart(here, _is_table), Guidance()
+    without = _on(dict(unconditional), device)
+    if "class_labels" in without:
+        without["class_labels"] = as_labels(without["class_labels"]).to(device)
+    form, rows = Told.apart(here, _is_table)
+    other, others = Told.apart(without, _is_table)
+    if form.form != other.form or not rows:
         raise InputError(
-            f"{name} needs {', '.join(needed[2:])} besides a state and timesteps: pass a callable (x, timesteps) that "
-            "fills it in, and shape="
+            f"unconditional must name what condition names ({', '.join(rows) or 'nothing'}), not "
+            f"{', '.join(others) or 'nothing'}"
         )
-    channels, answered = getattr(config, "in_channels", None), getattr(config, "out_channels", None)
-    if channels != answered:
-        raise InputError(
-            f"{name} has {channels} channels in and {answered} out: a learned variance or a condition in the channels "
-            "is not supported; pass a callable (x, timesteps) that answers in the shape of x, and shape="
-        )
-    if hasattr(network, "class_embedding") and (network.class_embedding is None) != (class_labels is None):
-        raise InputError(f"class_labels must {'not ' if class_labels is not None else ''}be given for this {name}")
-    if isinstance(network, nn.Module) and network.training and _drops_out(network):
-        raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
+    both = {f"{name}__pass0": table for name, table in others.items()}
+    both |= {f"{name}__pass1": table for name, table in rows.items()}
+    return Told(form.form, 2), both, Guidance.scaled(scale, rescale)
 
 
-def _drops_out(network: nn.Module) -> bool:
-    return any(isinstance(part, nn.Dropout) and part.p > 0 for part in network.modules())
+def _on(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: _on(entry, device) for key, entry in value.items()}
+    return type(value)([_on(entry, device) for entry in value]) if isinstance(value, list | tuple) else value
 
 
-def _first_weight(network: Any) -> Tensor | None:
-    if not isinstance(network, nn.Module):
-        return None
-    return next((weight for weight in network.parameters() if weight.is_floating_point()), None)
+def _is_table(value: Tensor) -> bool:
+    return value.dim() > 0
 
 
-def _label(class_labels: int | Tensor) -> Tensor:
-    """A class number as a scalar; an embedding as it is."""
-    label = torch.as_tensor(class_labels)
-    if label.is_floating_point() or label.dim() == 0:
-        return label
-    if label.numel() > 1:
-        raise InputError("class_labels must be one label: the images of another class are another chain")
-    return label.reshape(())
-
-
-def _shape(network: Any) -> tuple[int, ...]:
-    config = getattr(network, "config", None)
-    channels, size = getattr(config, "in_channels", None), getattr(config, "sample_size", None)
-    if channels is None or size is None:
-        raise InputError("the shape of a sample is not in the model's config; give shape=(channels, height, width)")
-    return (channels, size, size) if isinstance(size, int) else (channels, *size)
+def _check_rows(rows: Rows) -> None:
+    lengths = {name: len(table) for name, table in rows.items() if len(table) != 1}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InputError(f"conditions must have one row for each sample, or a single one for all, but {said}")

@@ -1,30 +1,25 @@
-"""A pipeline that is called like those of diffusers and draws in parallel rounds."""
+"""Pipelines that are called like those of diffusers and draw in parallel rounds."""
 
 from __future__ import annotations
 
 import importlib
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from drawahead.adapters.diffusers import from_diffusers, same_chain
-from drawahead.chains.base import Chain, Tally
-from drawahead.chains.gaussian import GaussianChain, GaussianPaths
+from drawahead.adapters._diffusers_batch import Asked, Callback, Generators, kept
+from drawahead.adapters.diffusers import from_diffusers
+from drawahead.adapters.diffusers_prompted import PromptedPipeline
 from drawahead.errors import InputError
-from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
-from drawahead.sample import sample
-from drawahead.samplers import Auto, Picard, Sampler, Sequential
+from drawahead.samplers import Sampler
 from drawahead.validate import whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all
-
-Callback = Callable[[Any, int, Tensor, dict[str, Any]], dict[str, Any] | None]
 
 
 @dataclass
@@ -38,9 +33,10 @@ class DrawaheadPipelineOutput(diffusers.utils.BaseOutput):  # type: ignore[misc]
 
 
 class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
-    """Draws images from a UNet2DModel with a DDPM, DDIM or Euler ancestral scheduler.
+    """Draws images from a UNet2DModel and a scheduler.
 
-    Made from both, or with `from_pretrained`, or with `from_pipe` from a DDPMPipeline or DDIMPipeline.
+    Made from both, or with `from_pretrained`, or with `from_pipe` from a DDPMPipeline or DDIMPipeline. `from_pipe` of
+    any other pipeline gives a `PromptedPipeline`, which is called as that pipeline is.
     """
 
     model_cpu_offload_seq = "unet"
@@ -49,16 +45,26 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         super().__init__()
         self.register_modules(unet=unet, scheduler=scheduler)
 
+    @classmethod
+    def from_pipe(cls, pipeline: Any, **options: Any) -> Any:
+        """The pipeline, drawing in parallel rounds; it shares all its parts with the one given."""
+        parts = {name for name, part in pipeline.components.items() if part is not None}
+        if parts == {"unet", "scheduler"}:
+            return super().from_pipe(pipeline, **options)
+        if options:
+            raise InputError(f"from_pipe takes no {', '.join(options)} here: change the pipeline itself")
+        return PromptedPipeline(pipeline)
+
     @torch.no_grad()
     def __call__(
         self,
         batch_size: int = 1,
-        generator: torch.Generator | list[torch.Generator] | None = None,
+        generator: Generators = None,
         *,
         num_inference_steps: int | None = None,
-        eta: float = 0.0,
+        eta: float | None = None,
         use_clipped_model_output: bool | None = None,
-        class_labels: int | Tensor | None = None,
+        class_labels: int | Sequence[int] | Tensor | None = None,
         output_type: str = "pil",
         return_dict: bool = True,
         callback_on_step_end: Callback | None = None,
@@ -83,65 +89,27 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         batch_size = whole("batch_size", batch_size, 1)
         if output_type not in ("pil", "np", "pt"):
             raise InputError(f"output_type must be 'pil', 'np' or 'pt', not {output_type!r}")
-        if unknown := set(callback_on_step_end_tensor_inputs) - {"latents"}:
-            raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
-        chain = self._kept(
-            from_diffusers(
-                self.unet,
-                self.scheduler,
-                num_inference_steps=self._steps(num_inference_steps),
-                eta=eta,
-                use_clipped_model_output=bool(use_clipped_model_output),
-                class_labels=class_labels,
-                device=self._execution_device,
-            )
+        asked = Asked(
+            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
         )
-        if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard | Auto):
-            warnings.warn(
-                "no step of this scheduler is random (DDIM with eta=0), so there is nothing to speculate and every "
-                "round takes one step; give eta=1.0, or sampler=Picard() to refine all steps to a tolerance",
-                stacklevel=3,  # torch.no_grad is in between
-            )
-        sampler = sampler or Auto()
-        batch = _Batch(chain, _seeds(generator, batch_size))
-        with self.progress_bar(total=chain.steps) as bar:
-
-            def look(report: Report) -> None:
-                done = min((steps[-1] for steps in report.progress.values()), default=0)  # of the first few images
-                if done == bar.n:
-                    return
-                bar.update(done - bar.n)
-                if callback_on_step_end is not None:
-                    given = dict.fromkeys(callback_on_step_end_tensor_inputs, batch.latents)
-                    answer = callback_on_step_end(self, done - 1, chain.plan.time[done - 1], dict(given)) or {}
-                    if any(answer.get(name, value) is not value for name, value in given.items()):
-                        raise InputError("callback_on_step_end must not replace latents: that would change their law")
-
-            result = sample(
-                batch,
-                batch_size,
-                sampler=sampler,
-                generator=None if isinstance(generator, list) else generator,
-                max_batch_size=max_batch_size,
-                max_live=batch_size,
-                on_round=look,
-                graphs=None if callback_on_step_end is None else False,  # captured rounds cannot be looked into
-            )
+        chain = from_diffusers(
+            self.unet,
+            self.scheduler,
+            num_inference_steps=self._steps(num_inference_steps),
+            eta=eta,
+            use_clipped_model_output=bool(use_clipped_model_output),
+            class_labels=class_labels,
+            device=self._execution_device,
+        )
+        result = asked.draw(self, kept(self.__dict__, chain), batch_size)
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)
         return DrawaheadPipelineOutput(images, result.report) if return_dict else (images, result.report)
 
-    def _kept(self, chain: GaussianChain) -> GaussianChain:
-        """The chain of the last call, if this one is the same: its rounds may be captured already."""
-        last: GaussianChain | None = self.__dict__.get("_last_chain")
-        if last is None or not same_chain(last, chain):
-            self.__dict__["_last_chain"] = last = chain
-        return last
-
     def _steps(self, num_inference_steps: int | None) -> int | None:
-        if num_inference_steps is not None or type(self.scheduler).__name__ == "DDPMScheduler":
+        if num_inference_steps is not None or type(self.scheduler).__name__.startswith("DDPM"):
             return num_inference_steps
-        return min(_FEW, int(self.scheduler.config.num_train_timesteps))
+        return min(_FEW, int(getattr(self.scheduler.config, "num_train_timesteps", _FEW)))
 
     def _images(self, samples: Tensor, output_type: str) -> Any:
         images = (samples / 2 + 0.5).clamp(0, 1)
@@ -149,84 +117,3 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             return images.to(self._execution_device)
         array = images.permute(0, 2, 3, 1).numpy()
         return self.numpy_to_pil(array) if output_type == "pil" else array
-
-
-def _seeds(generator: torch.Generator | list[torch.Generator] | None, batch_size: int) -> list[int] | None:
-    if not isinstance(generator, list):
-        return None
-    if len(generator) != batch_size:
-        raise InputError(f"generator is a list of {len(generator)} for batch_size={batch_size}; give one an image")
-    return [seed_from(None, one) for one in generator]
-
-
-@final
-class _Batch(Chain):
-    """The images of one call: of a seed each, if `seeds` are given, and open to a look between rounds.
-
-    Image i of a seed of its own is the first image of that seed.
-    """
-
-    def __init__(self, chain: GaussianChain, seeds: list[int] | None) -> None:
-        self.chain, self.seeds = chain, seeds
-        self.live: list[GaussianPaths] = []
-        self.values = chain.empty(0)
-
-    @property
-    def steps(self) -> int:
-        return self.chain.steps
-
-    @property
-    def model(self) -> GaussianChain:
-        return self.chain
-
-    @property
-    def device(self) -> torch.device:
-        return self.chain.device
-
-    @property
-    def row_bytes(self) -> int:
-        return self.chain.row_bytes
-
-    def captured_parts(self) -> dict[str, Any]:
-        return self.chain.captured_parts()
-
-    def check(self, num_samples: int) -> None:
-        self.chain.check(num_samples)
-
-    def empty(self, num_samples: int) -> Tensor:
-        self.values = self.chain.empty(num_samples)  # finished images are written into it
-        return self.values
-
-    def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
-        if self.seeds is None:
-            paths = self.chain.start(seed, samples, tally)
-        else:
-            alone = [self.chain.start(self.seeds[i], torch.tensor([0]), tally) for i in samples.tolist()]
-            paths = replace(
-                alone[0],
-                sample=samples,
-                position=torch.cat([one.position for one in alone]),
-                length=torch.cat([one.length for one in alone]),
-                stream=Stream(torch.cat([one.stream.keys for one in alone])),
-                x=torch.cat([one.x for one in alone]),
-                recorded=torch.cat([one.recorded for one in alone]),
-                copies=Stream(torch.cat([one.copies.keys for one in alone])),
-            )
-        self.live.append(paths)
-        return paths
-
-    @property
-    def position(self) -> Tensor:
-        """How many steps each image has finished (batch,)."""
-        position = torch.full((len(self.values),), self.steps)
-        for paths in self.live:
-            position[paths.sample] = paths.position
-        return position
-
-    @property
-    def latents(self) -> Tensor:
-        """The newest state of each image (batch, *shape)."""
-        latents = self.values.to(self.chain.device, copy=True)
-        for paths in self.live:
-            latents[paths.sample.to(latents.device)] = paths.x.view(-1, *self.chain.shape).to(latents.dtype)
-        return latents

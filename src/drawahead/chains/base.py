@@ -104,6 +104,11 @@ class Paths(abc.ABC):
         """Whether the model keeps something of these paths."""
         return False
 
+    @property
+    def windows_only(self) -> str:
+        """What about its steps only samplers that draw in windows can take; empty if there is nothing."""
+        return ""
+
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""
@@ -226,6 +231,11 @@ class Chain(abc.ABC):
     def one_pass(self) -> bool:
         """Whether asking about a whole path costs no more than asking about one step of it."""
         return False
+
+    @property
+    def passes(self) -> int:
+        """How many states the model works on to answer one question."""
+        return 1
 
     @property
     def row_bytes(self) -> int:

@@ -1,28 +1,34 @@
 """Gaussian-step chains: step k draws x' = A_k x + B_k m_k + S_k xi, m_k the denoiser's prediction at x.
 
-The value a sampler handles is the increment B_k m_k + S_k xi: draft and target then differ in their mean alone.
+The value a sampler handles is the increment B_k m_k + S_k xi: draft and target then differ in their mean alone. It may
+hold more than that, and this stays true: C_k m_{k-1}, the prediction at the state before; part of the noise, fixed once
+and the same for draft and target, where the denoiser answers standard deviations of its own (`schedules.spread`); and
+directions that are dropped on the way to the state (`chains.subspace`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
+from drawahead.chains.aside import Aside
 from drawahead.chains.base import Tally
+from drawahead.chains.gaussian_paths import GaussianPaths
 from drawahead.chains.gaussian_queries import leaning
-from drawahead.chains.rolling import rolled, stable_block
-from drawahead.chains.vectors import VectorChain, VectorPaths, rows_of
+from drawahead.chains.rolling import stable_block
+from drawahead.chains.subspace import Projection, Subspace
+from drawahead.chains.vectors import VectorChain, rows_of
 from drawahead.errors import InputError
-from drawahead.laws import Gaussian, Law
+from drawahead.laws import Gaussian
 from drawahead.models.condition import Condition, Given, of_samples
 from drawahead.models.denoisers import Denoiser, DenoisingTarget
 from drawahead.randomness import Purpose, Stream
-from drawahead.schedules import Plan, Schedule, StochasticLocalization
-from drawahead.validate import short
+from drawahead.schedules import Schedule, StochasticLocalization
+from drawahead.validate import instance, short
 
 
 @final
@@ -32,18 +38,28 @@ class GaussianChain(VectorChain):
     `denoiser` is a callable `(x, k) -> prediction` (see `denoisers`) with `shape` given, or a `DenoisingTarget`.
     `start` fixes the first state, (*shape) or one for each sample. `known` holds values for some entries of the
     output and NaN elsewhere, (*shape) or one for each sample: after every step the known entries are overwritten by
-    a noised copy of them. That is the usual inpainting heuristic, drawn exactly; it is not the conditional law.
+    a noised copy of them, or with `clean` by the values themselves. Both are usual inpainting heuristics, drawn
+    exactly; neither is the conditional law. `around` is the mean of the first state where that is not zero, (*shape)
+    or one for each sample.
+
     `record` lists numbers of steps after which to keep the state: samples then have shape
     (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
     given and what samples come back as; laws are always worked out in float64.
 
     `condition` tells the denoiser more about each sample: a tensor, or a dictionary of tensors, with a row for each
     sample or one for all. It is called as `denoiser(x, k, **rows)`, with the rows that belong to its states.
+
+    `project` holds states in a subspace: a function `(m, *shape) -> (m, *shape)` that projects states onto it. The
+    first state, predictions and noise are all projected.
+
+    Where the schedule has a learned variance, the denoiser answers twice the channels, (m, 2 * shape[0], ...):
+    predictions first, and then what the schedule reads standard deviations from.
     """
 
     noun: ClassVar[str] = "denoiser"
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition"}
+        {"denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition", "project"}
+        | {"around", "clean"}
     )
 
     def __init__(
@@ -58,6 +74,9 @@ class GaussianChain(VectorChain):
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         condition: Condition = None,
+        project: Projection | None = None,
+        around: Tensor | None = None,
+        clean: bool = False,
     ) -> None:
         if isinstance(denoiser, DenoisingTarget):
             schedule = schedule or StochasticLocalization(512, denoiser.radius)
@@ -81,6 +100,14 @@ class GaussianChain(VectorChain):
         self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
         self.start_state = None if start is None else self.entries("start", start)
         self.known = None if known is None else self.entries("known", known)
+        self.around = None if around is None else self.entries("around", around)
+        if start is not None and around is not None:
+            raise InputError("give start, which is the first state, or around, which is its mean, not both")
+        instance("clean", clean, bool, "True or False")
+        self.clean = clean
+        self.subspace = None if project is None else Subspace(project, self.shape)
+        if self.subspace is not None:
+            self._check_subspace(self.subspace)
         self.built = True
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
@@ -93,6 +120,8 @@ class GaussianChain(VectorChain):
             x = stream.normal(Purpose.START, first, size=self.size) * self.plan.start
         else:
             x = torch.zeros(rows, self.size, dtype=torch.float64, device=self.device)
+        x = self.projected(x if self.around is None else x + rows_of(self.around, samples))
+        answers = math.prod(self.answer_shape)
         paths = GaussianPaths(
             self,
             samples,
@@ -104,6 +133,7 @@ class GaussianChain(VectorChain):
             torch.zeros(rows, len(self.record), self.size, dtype=torch.float64, device=self.device),
             stream,
             of_samples(self.condition, samples),
+            x.new_zeros(rows, answers) if self.looks_back else None,
             known=None if self.known is None else rows_of(self.known, samples),
         )
         paths.x = paths.overwritten(x[:, None], first[:, None])[:, 0]
@@ -113,14 +143,55 @@ class GaussianChain(VectorChain):
         return self.denoiser(x, step, **given)
 
     def adjust(self, prediction: Tensor) -> Tensor:
-        return self.schedule.adjust(prediction)
+        spread = self.plan.spread
+        if spread is None:
+            return self.schedule.adjust(prediction)
+        data, rest = prediction.tensor_split([self.size], dim=-1)
+        return torch.cat([self.schedule.adjust(data), spread.read(rest)], dim=-1)
 
-    def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
-        step = step.clamp(max=self.steps - 1)  # padding
-        mean = self.plan.b[step][..., None] * prediction
-        if free is not None:
-            mean = torch.where(free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
-        return Gaussian(mean, self.plan.s[step])
+    @property
+    def answer_shape(self) -> tuple[int, ...]:
+        return self.shape if self.plan.spread is None else (2 * self.shape[0], *self.shape[1:])
+
+    @property
+    def passes(self) -> int:
+        return int(getattr(self.denoiser, "passes", 1))
+
+    @property
+    def looks_back(self) -> bool:
+        return self.plan.c is not None
+
+    @property
+    def windows_only(self) -> str:
+        if self.plan.spread is not None:
+            return "steps whose variance is learned"
+        return "steps that depend on the prediction before theirs" if self.looks_back else ""
+
+    @property
+    def subspace_basis(self) -> Tensor | None:
+        return None if self.subspace is None else self.subspace.basis(self.size, self.device)
+
+    def projected(self, vectors: Tensor) -> Tensor:
+        """Vectors (..., d) in the subspace of states."""
+        return vectors if self.subspace is None else self.subspace(vectors)
+
+    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
+        padded, step = step, step.clamp(max=self.steps - 1)
+        data, spread = answer.tensor_split([self.size], dim=-1)
+        mean, scale, thin = self.plan.b[step][..., None] * data, self.plan.s[step], None
+        if self.plan.c is not None:
+            mean = mean + self.plan.c[step][..., None] * (data if before is None else before[..., : self.size])
+        if self.plan.spread is not None:
+            own, least = self.plan.spread.scale(spread, step), scale[..., None]
+            # Without noise at hand, as it is one standard deviation away.
+            eta = 1.0 if aside.copies is None else aside.copies.normal(Purpose.SPREAD, padded, size=self.size)
+            more = torch.where(least > 0, (own**2 - least**2).clamp(min=0).sqrt(), 0.0)
+            mean, thin = mean + more * eta, torch.minimum(own, least)
+        mean = self.projected(mean)
+        if aside.free is not None:
+            mean = torch.where(aside.free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
+            thin = None if thin is None else torch.where(aside.free[:, None], thin, scale[..., None])
+        return Gaussian(mean, scale, thin=thin)
 
     def lean(
         self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Tensor | None
@@ -141,6 +212,8 @@ class GaussianChain(VectorChain):
             "shape": self.shape,
             "start": start,
         }
+        own |= {"project": None if self.subspace is None else self.subspace.project, "clean": self.clean}
+        own |= {"around": None if self.around is None else self.around.view(-1, *self.shape)}
         own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
         chain = GaussianChain(**own | {"condition": self.condition} | changes)
         if chain.schedule is self.schedule and chain.device == self.device:  # then captured rounds may serve both
@@ -154,66 +227,12 @@ class GaussianChain(VectorChain):
     def check(self, num_samples: int) -> None:
         super().check(num_samples)
         self.enough("known", self.known, num_samples)
+        self.enough("around", self.around, num_samples)
 
-
-@final
-@dataclass(eq=False)
-class GaussianPaths(VectorPaths):
-    """Gaussian samples under way."""
-
-    chain: GaussianChain
-    known: Tensor | None = None  # (rows, d), NaN where unknown
-
-    @property
-    def plan(self) -> Plan:
-        return self.chain.plan
-
-    @property
-    def free(self) -> Tensor | None:
-        return None if self.known is None else self.known.isnan()
-
-    def overwritten(self, states: Tensor, step: Tensor) -> Tensor:
-        """States (rows, w, d) after `step` (rows, w) steps, known entries replaced."""
-        if self.known is None:
-            return states
-        step = step.clamp(max=self.chain.steps)
-        g = self.copies.normal(Purpose.KNOWN, step, size=self.chain.size)
-        copy = self.plan.signal[step][..., None] * self.known[:, None] + self.plan.noise[step][..., None] * g
-        return torch.where(copy.isnan(), states, copy)
-
-    def states(self, values: Tensor) -> Tensor:
-        if self.followed is not None and self.followed[0] is values:
-            return self.followed[1]
-        return self.overwritten(self._rolled(self._a(values.shape[1]), values), self.steps(values.shape[1] + 1))
-
-    def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
-        if not isinstance(draft, Gaussian) or draft.slope is None or draft.anchor is None:
-            return super().follow(draft, noise)
-        slope = draft.slope.nan_to_num(0.0)
-        unmoved = draft.mean - slope[..., None] * draft.anchor
-        inputs = torch.addcmul(unmoved, draft.scale[..., None], noise)
-        states = self._rolled(self._a(noise.shape[1]) + slope, inputs)
-        mean = torch.addcmul(unmoved, slope[..., None], states[:, :-1])
-        guess, plain = super().follow(Gaussian(mean, draft.scale), noise)
-        self.followed = None if self.known is not None else (guess, states)
-        return guess, plain
-
-    def tensors(self) -> dict[str, Tensor]:
-        return super().tensors() | ({} if self.known is None else {"known": self.known})
-
-    def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
-        step = step.clamp(max=self.chain.steps - 1)
-        after = torch.addcmul(value, self.plan.a[step][:, None], state)
-        return self.overwritten(after[:, None], step[:, None] + 1)[:, 0]
-
-    def _a(self, width: int) -> Tensor:
-        """The next A's (rows, w); 1 in the padding beyond the last step."""
-        step = self.steps(width)
-        return torch.where(step < self.chain.steps, self.plan.a[step.clamp(max=self.chain.steps - 1)], 1.0)
-
-    def _rolled(self, a: Tensor, values: Tensor) -> Tensor:
-        return rolled(self.x, a, values, self.chain.block if self.blocked else 1)
-
-    def select(self, rows: Tensor) -> None:
-        super().select(rows)
-        self.known = None if self.known is None else self.known[rows.to(self.device)]
+    def _check_subspace(self, subspace: Subspace) -> None:
+        subspace.check(self.device)
+        if self.known is not None:
+            raise InputError("known entries cannot be overwritten in states that are held in a subspace by project")
+        start = self.start_state
+        if start is not None and bool((subspace(start) - start).abs().max() > 1e-6 * (1 + start.abs().max())):
+            raise InputError("start must lie in the subspace that project projects onto: give project(start)")

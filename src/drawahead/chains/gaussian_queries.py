@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, final
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, final
 import torch
 from torch import Tensor
 
+from drawahead.chains.aside import NOTHING, Aside
 from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
@@ -33,7 +34,8 @@ class GaussianQuery(Query):
     first: Tensor  # (rows,) where the states of each path start; this and what follows is of no use once merged
     count: Tensor  # (rows,) how many there are
     most: int
-    free: Tensor | None  # (rows, d) which entries are not overwritten
+    aside: Aside = NOTHING
+    heard: Callable[[GaussianAnswer], None] | None = None  # told the answer, where the next steps look back at it
 
     def __len__(self) -> int:
         return len(self.step)
@@ -45,6 +47,10 @@ class GaussianQuery(Query):
     @property
     def cells(self) -> int:
         return len(self.step)
+
+    @property
+    def passes(self) -> int:
+        return len(self.step) * self.oracle.passes
 
     @property
     def item_bytes(self) -> int:
@@ -83,16 +89,17 @@ class GaussianQuery(Query):
         sample, state, step = self.sample[part], self.state[part], self.step[part]
         none = self.count[:0]
         kept, owner = self.owner[part].unique(return_inverse=True)
-        return GaussianQuery(
-            self.oracle, sample, state, step, of_rows(self.given, kept), owner, none, none, most=0, free=None
-        )
+        return GaussianQuery(self.oracle, sample, state, step, of_rows(self.given, kept), owner, none, none, most=0)
 
     def on(self, oracle: VectorChain) -> Self:
         given = {name: table.to(oracle.device) for name, table in self.given.items()}
         return replace(self, oracle=oracle, state=self.state.to(oracle.device), given=given)
 
     def answer(self, cells: Tensor) -> GaussianAnswer:
-        return GaussianAnswer(self, cells)
+        answer = GaussianAnswer(self, cells)
+        if self.heard is not None:
+            self.heard(answer)
+        return answer
 
 
 def predictions(chain: VectorChain, state: Tensor, step: Tensor, given: Given) -> Tensor:
@@ -100,7 +107,7 @@ def predictions(chain: VectorChain, state: Tensor, step: Tensor, given: Given) -
     # Copies: a model may write into what it is given, and into what it has answered before.
     x = state.reshape(-1, *chain.state_shape).to(chain.dtype, copy=True)
     prediction = chain.predict(x, step.to(chain.device, copy=True), given)
-    expected = (len(step), *chain.shape)
+    expected = (len(step), *chain.answer_shape)
     if not isinstance(prediction, Tensor) or prediction.shape != expected:
         raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))
     return chain.adjust(prediction.reshape(len(step), -1).to(torch.float64, copy=True))
@@ -112,9 +119,8 @@ def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], exp
     got = tuple(prediction.shape)
     if len(got) == len(expected) > 1 and got[1] == 2 * expected[1]:
         return (
-            f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance, "
-            "which would give draft and target different covariances and is not supported; return the mean alone and "
-            "use a schedule with a fixed variance"
+            f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance; use a "
+            "schedule that has one, such as DDPM(learned_range=True), or return the prediction's channels alone"
         )
     return f"the {noun} must answer predictions of shape {expected}, not {got}"
 
@@ -129,21 +135,33 @@ class GaussianAnswer:
 
     @cached_property
     def target(self) -> Gaussian:
-        at = self._own
-        return self._law(at, self.query.step[at])
+        at, answers = self._own, self.own
+        before = None
+        if self.query.aside.before is not None:
+            before = torch.cat([self.query.aside.before[:, None], answers[:, :-1]], dim=1)
+        step = self.query.step[at].to(answers.device)
+        return self.query.oracle.law(answers, step, self.query.aside, before)
 
     def after(self, depth: Tensor, width: int) -> Thread:
         at = (self.query.first + depth)[:, None]
         ahead = 1 + torch.arange(width, device=at.device)
         yield from ()  # a prediction drafts every later step: there is nothing more to read
-        return self._law(at.expand(-1, width), self.query.step[at] + ahead)
+        device = self.predictions.device
+        answer = self.predictions[at.expand(-1, width).to(device)]
+        step = (self.query.step[at] + ahead).to(device)
+        return self.query.oracle.law(answer, step, self.query.aside, answer).without_thin()
 
     def leaning(self, draft: Gaussian) -> Gaussian:
         """Each answer with the slope of a secant: through it and the answer that the draft went by."""
         at, device = self._own, self.predictions.device
         states, step = self.query.state[at.to(device)], self.query.step[at].to(device)
         width = (self.query.count - 1).to(device)
-        return self.query.oracle.lean(self.target, states, step, draft, width, self.query.free)
+        return self.query.oracle.lean(self.target, states, step, draft, width, self.query.aside.free)
+
+    @cached_property
+    def own(self) -> Tensor:
+        """The answers along each path (rows, most, entries of an answer)."""
+        return self.predictions[self._own.to(self.predictions.device)]
 
     @cached_property
     def _own(self) -> Tensor:
@@ -151,10 +169,6 @@ class GaussianAnswer:
         query = self.query
         column = torch.arange(query.most, device=query.count.device)
         return query.first[:, None] + torch.minimum(column, query.count[:, None] - 1)
-
-    def _law(self, at: Tensor, step: Tensor) -> Gaussian:
-        device = self.predictions.device
-        return self.query.oracle.law(self.predictions[at.to(device)], step.to(device), self.query.free)
 
 
 def leaning(

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from drawahead.chains.aside import Aside
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian_queries import leaning
 from drawahead.chains.stacked_plan import StackedPlan
@@ -120,9 +121,9 @@ class StackedChain(VectorChain):
     def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
         return self.oracle(x, step, **given)
 
-    def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
+    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
         step = step.clamp(max=self.steps)  # padding
-        return Gaussian(self._pushing(prediction, step), self.scale[step])
+        return Gaussian(self._pushing(answer, step), self.scale[step])
 
     def read(self, lanes: Tensor, step: Tensor) -> Tensor:
         """What drafts of `step` (rows, w) lean along in lanes (rows, w, c, d), as if it were answers (rows, w, r d)."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from drawahead.chains.aside import NOTHING, Aside
 from drawahead.chains.base import Chain, Paths, Tally, repeated
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
@@ -30,7 +31,7 @@ class VectorChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model, and chains their attribute that holds it."""
-    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "condition"})
+    per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "around", "condition"})
     """Attributes that hold something for each sample."""
     start_state: Tensor | None
     """The first state, where it is given (1 or num_samples, entries of a state)."""
@@ -84,6 +85,26 @@ class VectorChain(Chain):
         return self.shape
 
     @property
+    def answer_shape(self) -> tuple[int, ...]:
+        """What the model answers."""
+        return self.shape
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a step's law depends on the answer at the state before its own, too."""
+        return False
+
+    @property
+    def windows_only(self) -> str:
+        """What about its steps only samplers that draw in windows can take; empty if there is nothing."""
+        return ""
+
+    @property
+    def subspace_basis(self) -> Tensor | None:
+        """Orthonormal columns that span the subspace of states (d, dimensions); None where they are not held in one."""
+        return None
+
+    @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of a sample, and of every state recorded."""
         return self.shape
@@ -110,8 +131,9 @@ class VectorChain(Chain):
         return prediction
 
     @abc.abstractmethod
-    def law(self, prediction: Tensor, step: Tensor, free: Tensor | None) -> Gaussian:
-        """The laws of the values at `step` (rows, w), from answers (rows, w, d). `free` as in `GaussianQuery`."""
+    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
+        """The laws of the values at `step` (rows, w), from flat answers (rows, w, ...) and those at the states before,
+        where steps look back. Without them it is as if the model had answered the same there."""
 
     def lean(
         self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Tensor | None
@@ -166,6 +188,8 @@ class VectorPaths(Paths):
     recorded: Tensor  # (rows, len(record), entries of a state)
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
     given: Given = field(default_factory=dict)  # the rows of the condition
+    before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before, where steps look back
+    answer: GaussianAnswer | None = None  # the last one, where steps look back
     followed: tuple[Tensor, Tensor] | None = None  # the last guess, and the states it leads to
     blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
 
@@ -187,8 +211,21 @@ class VectorPaths(Paths):
         return None
 
     def no_draft(self) -> Gaussian:
-        nothing = torch.zeros(len(self), 0, self.chain.size, dtype=torch.float64, device=self.device)
-        return self.chain.law(nothing, self.steps(0), None)
+        size = math.prod(self.chain.answer_shape)
+        nothing = torch.zeros(len(self), 0, size, dtype=torch.float64, device=self.device)
+        return self.chain.law(nothing, self.steps(0), NOTHING).without_thin()
+
+    @property
+    def windows_only(self) -> str:
+        return self.chain.windows_only
+
+    @property
+    def aside(self) -> Aside:
+        """What laws depend on beside answers."""
+        return Aside(self.free, self.copies, self.before)
+
+    def _hear(self, answer: GaussianAnswer) -> None:
+        self.answer = answer
 
     @abc.abstractmethod
     def states(self, values: Tensor) -> Tensor:
@@ -208,8 +245,9 @@ class VectorPaths(Paths):
         step = self.position[row] + depth
         most = int(count.max())
         state, owner = states.flatten(0, 1)[at], row if self.given else row[:0]
+        heard = self._hear if self.chain.looks_back else None
         return GaussianQuery(
-            self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.free
+            self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.aside, heard
         )
 
     def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
@@ -220,8 +258,11 @@ class VectorPaths(Paths):
         first = torch.arange(len(self), device=self.device) * depths
         flat = states.flatten(0, 1)
         owner, count = first // depths, width + 1
+        heard = self._hear if self.chain.looks_back else None
         query = GaussianQuery(
-            self.chain, self.sample, flat, step.flatten(), self.given, owner, first, count, depths, self.free
+            *(self.chain, self.sample, flat, step.flatten(), self.given, owner, first, count, depths),
+            aside=self.aside,
+            heard=heard,
         )
         given = {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()}
         predicted = predictions(self.chain, flat, query.step, given)
@@ -232,11 +273,12 @@ class VectorPaths(Paths):
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "x": self.x}
         own |= {"recorded": self.recorded, "stream": self.stream.keys, "copies": self.copies.keys}
+        own |= {} if self.before is None else {"before": self.before}
         return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
 
     def bound(self, tensors: dict[str, Tensor], model: VectorChain) -> Self:
         paths = copy.copy(self)
-        paths.chain, paths.blocked, paths.followed = model, True, None
+        paths.chain, paths.blocked, paths.followed, paths.answer = model, True, None, None
         paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
         for name, tensor in tensors.items():
             if not name.startswith(GIVEN):
@@ -259,7 +301,10 @@ class VectorPaths(Paths):
             passed = (ahead > 0) & (ahead <= at)
             there = torch.where((ahead == at)[:, None], x, states[rows, ahead.clamp(0, states.shape[1] - 1)])
             self.recorded[:, column] = torch.where(passed[:, None], there, self.recorded[:, column])
-        self.x, self.followed = x, None
+        if self.before is not None and self.answer is not None:
+            last = self.answer.own[rows, (at - 1).clamp(min=0)]
+            self.before = torch.where(at[:, None] > 0, last, self.before)
+        self.x, self.followed, self.answer = x, None, None
         self.position = self.position + count
 
     def branch(self, stream: Stream) -> Self:
@@ -270,6 +315,7 @@ class VectorPaths(Paths):
         rows = rows.to(self.device)
         self.stream, self.copies = self.stream[rows], self.copies[rows]
         self.x, self.recorded, self.given = self.x[rows], self.recorded[rows], of_rows(self.given, rows)
+        self.before = None if self.before is None else self.before[rows]
 
     def result(self, rows: Tensor) -> Tensor:
         kept = self.chain.outcome(self.recorded[rows], self.x[rows])

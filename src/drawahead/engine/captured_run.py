@@ -207,7 +207,7 @@ class CapturedRun(Run):
         one_pass = isinstance(self.call.chain, TokenChain) and self.call.chain.oracle.one_pass
         self.round_count += 1
         self.widths.append(rows + drafted if one_pass else rows * (shape.window + 1))
-        self.passes += rows if one_pass else self.widths[-1]
+        self.passes += rows if one_pass else self.widths[-1] * self.call.chain.passes
         self.committed.append(committed)
         self.drafts.append(drafted)
         self.kept.append(committed - live)  # each row goes one step further than it keeps drafts

@@ -35,6 +35,11 @@ class Query(abc.ABC):
         """The number of conditionings asked about: what a report counts as queries."""
 
     @property
+    def passes(self) -> int:
+        """The number of sequences or states that the model works on to answer."""
+        return len(self)
+
+    @property
     @abc.abstractmethod
     def item_bytes(self) -> int:
         """About how much memory one item takes while it is being answered."""
@@ -129,7 +134,7 @@ class Engine:
         queries = [node.query for node in nodes if node.query is not None]
         self.rounds += 1
         self.widths.append(sum(query.conditionings for query in queries))
-        self.passes += sum(map(len, queries))
+        self.passes += sum(query.passes for query in queries)
         try:
             answers = self.executor.answer(queries)
         except BaseException:

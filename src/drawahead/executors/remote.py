@@ -41,6 +41,9 @@ class RemoteOracle(TokenOracle):
 class RemoteDenoiser:
     """A denoiser, or the oracle of a stacked chain, which only an executor that holds it can ask."""
 
+    def __init__(self, passes: int = 1) -> None:
+        self.passes = passes
+
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Never:
         _refuse()
 
@@ -51,7 +54,7 @@ def without_model(chain: Chain) -> Chain:
         return chain.replace(oracle=RemoteOracle(chain.oracle), condition=_on_the_cpu(chain.condition))
     if isinstance(chain, GaussianChain):
         condition = _on_the_cpu(chain.condition)
-        return chain.replace(denoiser=RemoteDenoiser(), device="cpu", condition=condition)
+        return chain.replace(denoiser=RemoteDenoiser(chain.passes), device="cpu", condition=condition)
     if isinstance(chain, StackedChain):
         plan, condition = chain.plan.to(torch.device("cpu")), _on_the_cpu(chain.condition)
         return chain.replace(oracle=RemoteDenoiser(), plan=plan, device="cpu", condition=condition)

@@ -37,6 +37,10 @@ class Gaussian(Law):
     A draft may *lean*: with a `slope` (rows, window) and an `anchor` (rows, window, d) its mean at the state x, once
     that is known, is mean + slope (x - anchor). `paths.follow` turns such a draft into a plain one. A slope of NaN
     marks a step that has never been asked about.
+
+    A target may be *thin*: `thin` (rows, window, d) holds the standard deviation of every entry, at most `scale`. Where
+    one is below, the law has not the covariance that drafts have, and stands alone: as if both had nothing in common,
+    no draft of that step is kept. Whether it stands alone is known before the step's noise is looked at.
     """
 
     couples_alone: ClassVar[bool] = False
@@ -44,22 +48,25 @@ class Gaussian(Law):
     scale: Tensor
     slope: Tensor | None = None
     anchor: Tensor | None = None
+    thin: Tensor | None = None
 
     def noise(self, stream: Stream, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0) -> Tensor:
         return stream.normal(purpose, step, attempt, size=self.mean.shape[-1])
 
     def draw(self, noise: Tensor) -> Tensor:
-        return torch.addcmul(self.mean, self.scale[..., None], noise)
+        return torch.addcmul(self.mean, self.scale[..., None] if self.thin is None else self.thin, noise)
 
     def log_ratio(self, draft: Self, value: Tensor) -> Tensor:
         # delta times how far x lies beyond the middle of the means, along e and in standard deviations.
         size, e = self._apart(draft)
         middle = (self.mean + draft.mean).mul_(0.5)
         beyond = (e * (value - middle)).sum(-1)
-        return torch.where(size > 0, size / self._unit * (beyond / self._unit), 0.0)
+        ratio = torch.where(size > 0, size / self._unit * (beyond / self._unit), 0.0)
+        return ratio if self.thin is None else ratio.masked_fill(self._alone, -torch.inf)
 
     def residual_mass(self, draft: Self, log_weight: Tensor) -> Tensor:
-        return _mass(self._apart(draft)[0] / self._unit, log_weight)
+        mass = _mass(self._apart(draft)[0] / self._unit, log_weight)
+        return mass if self.thin is None else torch.where(self._alone, log_weight.exp(), mass)
 
     def draw_residual(self, draft: Self, log_weight: Tensor, noise: Tensor) -> Tensor:
         size, e = self._apart(draft)
@@ -69,6 +76,8 @@ class Gaussian(Law):
         moved = draft.mean + self.scale[..., None] * (noise + (z - along)[..., None] * e)
         # Without a residual, or where draft and target have nothing in common, it is the target.
         plain = (delta >= _DISJOINT) | (_mass(delta, log_weight) <= 0)
+        if self.thin is not None:
+            plain = plain | self._alone
         return torch.where(plain[..., None], self.draw(noise), moved)
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,11 +88,26 @@ class Gaussian(Law):
         keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
         # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
         mirrored = self.draw(torch.addcmul(noise, along[..., None], e, value=-2))
+        if self.thin is None:
+            return torch.where(keep[..., None], guess, mirrored), keep
+        keep = keep & ~self._alone
+        mirrored = torch.where(self._alone[..., None], self.draw(noise), mirrored)
         return torch.where(keep[..., None], guess, mirrored), keep
 
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
         return self._apart(draft)[0] / self._unit / math.sqrt(self.mean.shape[-1])
+
+    def without_thin(self) -> Self:
+        """As a draft."""
+        return self if self.thin is None else replace(self, thin=None)
+
+    @property
+    def _alone(self) -> Tensor:
+        """Which laws stand alone (rows, window)."""
+        if self.thin is None:
+            return torch.zeros_like(self.scale, dtype=torch.bool)
+        return (self.thin < self.scale[..., None]).any(-1)
 
     @property
     def _unit(self) -> Tensor:
@@ -101,16 +125,17 @@ class Gaussian(Law):
         return largest * length, shift.div_(torch.where(length > 0, length, 1.0)[..., None])
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
-        if self.slope is None or self.anchor is None:
-            return type(self)(self.mean[index], self.scale[index])
-        return type(self)(self.mean[index], self.scale[index], self.slope[index], self.anchor[index])
+        return self._each(lambda part: part[index])
 
     def first(self, width: int) -> Self:
-        if self.slope is None or self.anchor is None:
-            return type(self)(self.mean[:, :width], self.scale[:, :width])
-        return type(self)(*(part[:, :width] for part in (self.mean, self.scale, self.slope, self.anchor)))
+        return self._each(lambda part: part[:, :width])
+
+    def _each(self, cut: Callable[[Tensor], Tensor]) -> Self:
+        slope, anchor, thin = (None if p is None else cut(p) for p in (self.slope, self.anchor, self.thin))
+        return type(self)(cut(self.mean), cut(self.scale), slope, anchor, thin)
 
     def join(self, other: Self) -> Self:
+        """Of drafts: no part is thin."""
         mean, scale = torch.cat([self.mean, other.mean], dim=1), torch.cat([self.scale, other.scale], dim=1)
         if self.slope is None and other.slope is None:
             return type(self)(mean, scale)

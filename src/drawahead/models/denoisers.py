@@ -1,7 +1,8 @@
 """The denoiser: what a diffusion model must answer, once, for every sampler.
 
 A denoiser is a callable `(x, k) -> prediction of the data`: x is (m, *shape), k (m,) says which step of the schedule
-each state is at, and one call mixes steps freely. The prediction has the shape of x. Networks trained to predict
+each state is at, and one call mixes steps freely. The prediction has the shape of x; where the schedule has a learned
+variance, twice its channels, and what the variance is read from comes second. Networks trained to predict
 something else, and told a timestep instead of a step number, are converted here, at the border.
 """
 
@@ -18,9 +19,10 @@ from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
 from drawahead.validate import instance, short
 
-Denoiser = Callable[[Tensor, Tensor], Tensor]
-Network = Callable[[Tensor, Tensor], Tensor]
-"""(x, time) -> output, with the schedule's own time labels."""
+Denoiser = Callable[..., Tensor]
+"""(x, k, **condition) -> prediction."""
+Network = Callable[..., Tensor]
+"""(x, time, **condition) -> output, with the schedule's own time labels."""
 
 
 class DenoisingTarget(abc.ABC):
@@ -75,12 +77,15 @@ def _converted(
     if not callable(network):
         raise InputError(f"network must be a callable (x, time), not {short(network)}")
 
-    def denoise(x: Tensor, k: Tensor) -> Tensor:
+    def denoise(x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
         plan = plans[x.device]
-        output = network(x, plan.time[k])
+        output = network(x, plan.time[k], **given)
         # In float64: the conversion loses nothing to the network's dtype.
         signal, noise = (values[k].view(-1, *(1,) * (x.dim() - 1)) for values in (plan.signal, plan.noise))
-        return convert(x.double(), output.double(), signal, noise)
+        if plan.spread is None:
+            return convert(x.double(), output.double(), signal, noise)
+        data, spread = output.double().tensor_split([x.shape[1]], dim=1)
+        return torch.cat([convert(x.double(), data, signal, noise), spread], dim=1)
 
     return denoise
 
@@ -110,7 +115,7 @@ class CountingDenoiser:
         self.calls = 0
         self.queries = 0
 
-    def __call__(self, x: Tensor, k: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
         self.calls += 1
         self.queries += len(x)
-        return self.denoiser(x, k)
+        return self.denoiser(x, k, **given)

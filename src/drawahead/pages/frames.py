@@ -80,7 +80,7 @@ def _seen(chain: VectorChain, seed: int, number: int, steps: list[int], states: 
             torch.as_tensor(chain.predict(x, k, of_samples(chain.condition, torch.full_like(k, number)))).flatten(1)
             for x, k in batches
         ]
-    return at, chain.adjust(torch.cat(answers).double()).view(x.shape).cpu()
+    return at, chain.adjust(torch.cat(answers).double())[:, : chain.size].reshape(x.shape).cpu()
 
 
 def _fitting(view: VectorView, frames: Tensor, reels: int) -> list[Pixels]:

@@ -53,7 +53,11 @@ class Recursive(Sampler):
             raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
 
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
-        return [pair for number in samples for pair in super(Recursive, self).threads(chain, seed, [number], tally)]
+        pairs = [pair for number in samples for pair in super(Recursive, self).threads(chain, seed, [number], tally)]
+        for paths, _ in pairs[:1]:
+            if paths.windows_only:
+                raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
+        return pairs
 
     def run(self, paths: Paths) -> Thread:
         while len(paths):

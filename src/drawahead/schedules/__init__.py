@@ -2,9 +2,11 @@
 
 from drawahead.schedules.ancestral import EulerAncestral
 from drawahead.schedules.base import Plan, Schedule
+from drawahead.schedules.churn import Churn
 from drawahead.schedules.given import Given
 from drawahead.schedules.localization import StochasticLocalization
 from drawahead.schedules.ou import OUExponential
+from drawahead.schedules.spread import LearnedRange, LearnedVariance, Spread
 from drawahead.schedules.variance_preserving import (
     DDIM,
     DDPM,
@@ -15,16 +17,21 @@ from drawahead.schedules.variance_preserving import (
     linear_betas,
     scaled_linear_betas,
     spaced,
+    with_learned_range,
 )
 
 __all__ = [
     "DDIM",
     "DDPM",
+    "Churn",
     "EulerAncestral",
     "Given",
+    "LearnedRange",
+    "LearnedVariance",
     "OUExponential",
     "Plan",
     "Schedule",
+    "Spread",
     "StochasticLocalization",
     "Threshold",
     "cosine_betas",
@@ -33,4 +40,5 @@ __all__ = [
     "linear_betas",
     "scaled_linear_betas",
     "spaced",
+    "with_learned_range",
 ]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from drawahead.schedules.spread import Spread
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -29,13 +31,18 @@ class Plan:
     """The standard deviation of the first state."""
     final: float = 1.0
     """What the last state is multiplied with."""
+    c: Tensor | None = None  # (N,) what the prediction at the state before is multiplied with; none at the first step
+    spread: Spread | None = None
+    """How answers tell standard deviations, where they do: `s` is then what is hoped to lie below all of them."""
 
     def to(self, device: torch.device) -> Plan:
         """The same plan with its tensors on another device."""
         a, b, s, signal, noise, time = (
             tensor.to(device) for tensor in (self.a, self.b, self.s, self.signal, self.noise, self.time)
         )
-        return Plan(a, b, s, signal, noise, time, self.start, self.final)
+        c = None if self.c is None else self.c.to(device)
+        spread = None if self.spread is None else self.spread.to(device)
+        return Plan(a, b, s, signal, noise, time, self.start, self.final, c, spread)
 
     @property
     def tilt(self) -> Tensor:

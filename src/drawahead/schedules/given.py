@@ -27,6 +27,9 @@ class Given(Schedule):
             given = getattr(self.steps, name)
             if not isinstance(given, Tensor) or given.shape != (count + size,) or not bool(given.isfinite().all()):
                 raise InputError(f"{name} of a plan must be a tensor of {count + size} finite numbers")
+        c = self.steps.c
+        if c is not None and (c.shape != (count,) or not bool(c.isfinite().all()) or bool(c[:1].any())):
+            raise InputError(f"c of a plan must be a tensor of {count} finite numbers, the first of them 0")
         if not count or bool((self.steps.s < 0).any()):
             raise InputError("a plan must have at least one step, and no s below 0")
         number("start", self.steps.start, least=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -12,7 +12,11 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule, falls
+from drawahead.schedules.spread import LearnedRange
 from drawahead.validate import number, numbers, short, whole, wholes
+
+_HEADROOM = 0.5
+"""How far below its range, in ranges, a learned log variance may lie before the step is drawn by itself."""
 
 
 def spaced(steps: int, of: int) -> tuple[int, ...]:
@@ -109,19 +113,28 @@ class _VariancePreserving(Schedule):
 @final
 @dataclass(frozen=True)
 class DDPM(_VariancePreserving):
-    """Ancestral sampling (Ho et al. 2020). `large_variance` adds beta instead of the posterior variance."""
+    """Ancestral sampling (Ho et al. 2020). `large_variance` adds beta instead of the posterior variance.
+
+    With `learned_range` the denoiser answers, in as many channels again, where between both each entry's log variance
+    lies (Nichol, Dhariwal 2021): -1 is the posterior variance, 1 is beta, and answers beyond are taken as they are.
+    """
 
     large_variance: bool = False
+    learned_range: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.large_variance, bool):
-            raise InputError(f"large_variance must be True or False, not {short(self.large_variance)}")
+        for name in ("large_variance", "learned_range"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False, not {short(getattr(self, name))}")
+        if self.large_variance and self.learned_range:
+            raise InputError("give large_variance or learned_range, not both")
 
     def plan(self) -> Plan:
         time, here, after = self._levels()
         noisy = after < 1  # no noise on the way to the data itself
-        return ddpm_steps(time, here, after, noisy, large_variance=self.large_variance)
+        plan = ddpm_steps(time, here, after, noisy, large_variance=self.large_variance)
+        return with_learned_range(plan, here, after, noisy) if self.learned_range else plan
 
 
 @final
@@ -147,6 +160,14 @@ def ddpm_steps(time: Tensor, here: Tensor, after: Tensor, noisy: Tensor, *, larg
     b = after.sqrt() * beta / (1 - here)
     variance = beta if large_variance else beta * (1 - after) / (1 - here)
     return _planned(a, b, torch.where(noisy, variance, 0.0).sqrt(), time, here, after)
+
+
+def with_learned_range(plan: Plan, here: Tensor, after: Tensor, noisy: Tensor) -> Plan:
+    """DDPM steps whose log variance is learned, between that of the posterior and log beta."""
+    beta = 1 - here / after
+    small = (beta * (1 - after) / (1 - here)).clamp(min=1e-20)  # its logarithm is used where the next state is the data
+    spread = LearnedRange(torch.where(noisy, small, 1.0).log(), torch.where(noisy, beta, 1.0).log())
+    return replace(plan, s=torch.where(noisy, spread.below(_HEADROOM), 0.0), spread=spread)
 
 
 def ddim_steps(time: Tensor, here: Tensor, after: Tensor, eta: float) -> Plan:

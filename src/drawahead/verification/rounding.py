@@ -18,6 +18,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from drawahead.chains.aside import NOTHING
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.token_queries import Reread, TokenQuery
 from drawahead.engine.threads import Query
@@ -155,7 +156,7 @@ def distance(one: Tensor, other: Tensor) -> float:
 
 def _steps_apart(query: GaussianQuery, one: Tensor, other: Tensor) -> Difference:
     step = query.step.to(one.device)[:, None]
-    this, that = (query.oracle.law(answer[:, None], step, None) for answer in (one, other))
+    this, that = (query.oracle.law(answer[:, None], step, NOTHING) for answer in (one, other))
     apart = root_mean_square(this.mean - that.mean)
     size = torch.maximum(this.scale[:, 0], root_mean_square(that.mean))
     # A step without noise may add next to nothing: then it is the state that tells what is small.

@@ -19,6 +19,7 @@ from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.stacked import StackedChain
+from drawahead.chains.vectors import rows_of
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square
 from drawahead.verification.steps import Steps
@@ -100,31 +101,59 @@ def vector_steps(
     states = torch.cat([paths.x[:, None], states], dim=1)
     noises: list[Tensor] = []
     if isinstance(chain, GaussianChain) and chain.start_state is None and chain.plan.start:
-        noises.append(_of_free(paths.x / chain.plan.start, paths.free))
+        noises.append(
+            _of_free(
+                _inside((paths.x - _mean(chain, paths.sample)) / chain.plan.start, chain.subspace_basis), paths.free
+            )
+        )
     missed: list[float] = []
-    hidden = 0
+    hidden = blind = 0
+    last: tuple[int, Tensor] | None = None  # the step that was asked about, and the answers
     for column, k in enumerate(held[:-1]):
-        if held[column + 1] != k + 1:
+        follows = held[column + 1] == k + 1
+        if not follows and not chain.looks_back:
             continue
         step = torch.full((len(samples),), k)
         before, after = states[:, column], states[:, column + 1]
         one, row = torch.ones_like(step), torch.arange(len(step))
-        asked = GaussianQuery(chain, paths.sample, before, step, paths.given, row, row, one, most=1, free=None)
-        law = chain.law(executor.answer([asked])[0][:, None], step[:, None].to(chain.device), paths.free)
-        seen = _Seen(chain, k, after, after - paths.onward(before, law.mean[:, 0], step.to(chain.device)), paths.free)
+        asked = GaussianQuery(chain, paths.sample, before, step, paths.given, row, row, one, most=1)
+        answer = executor.answer([asked])[0][:, None]
+        known, last = last if last is None or last[0] == k - 1 else None, (k, answer)
+        if not follows:
+            continue
+        if chain.looks_back and k and known is None:
+            blind += 1  # what was answered at the state before is not known
+            continue
+        law = chain.law(answer, step[:, None].to(chain.device), paths.aside, None if known is None else known[1])
+        rest = after - paths.onward(before, law.mean[:, 0], step.to(chain.device))
+        if law.thin is not None:  # seen as if all entries had the spread of the step
+            rest = rest * torch.where(law.thin[:, 0] > 0, law.scale / law.thin[:, 0], 1.0)
+        seen = _Seen(chain, k, after, rest, paths.free)
         noises += [seen.noise] if bool(seen.visible.any()) else []
         missed += [seen.missed(law.mean[:, 0])] if seen.has_fixed else []
         hidden += not torch.equal(seen.visible, seen.random)
     untested = recording.untested
+    if blind:
+        untested += (f"{blind} of {chain.steps} steps: the state before theirs was not kept",)
     if hidden:
         untested += (f"the noise of {hidden} of {chain.steps} steps: it is below the last place of the states",)
     xi = torch.stack(noises, dim=1).cpu() if noises else torch.zeros(len(samples), 0, 1, dtype=torch.float64)
     return Steps((xi,), off, missed=max(missed, default=None), untested=untested)
 
 
+def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:
+    """Of the first state."""
+    return 0.0 if chain.around is None else rows_of(chain.around, samples)
+
+
 def _of_free(table: Tensor, free: Tensor | None) -> Tensor:
     """NaN where entries (m, d) are overwritten."""
     return table if free is None else torch.where(free, table, torch.nan)
+
+
+def _inside(table: Tensor, basis: Tensor | None) -> Tensor:
+    """Vectors (..., d) of a subspace as as many numbers as it has dimensions, and NaN for the others."""
+    return table if basis is None else pad(table @ basis, (0, len(basis) - basis.shape[1]), value=torch.nan)
 
 
 class _Seen:
@@ -133,6 +162,7 @@ class _Seen:
 
     def __init__(self, chain: Recordable, step: int, after: Tensor, rest: Tensor, free: Tensor | None) -> None:
         self.after, self.free = after, free
+        self.within = chain.subspace_basis
         self.rest = rest.unflatten(-1, (-1, chain.size))  # (m, lanes, d)
         self.push, spread = _moves(chain, step)
         self.noises = spread.shape[1]
@@ -146,7 +176,8 @@ class _Seen:
         """The noise (m, noises d) as far as it can be seen, NaN elsewhere and where entries are overwritten."""
         size = torch.where(self.visible, self.size, torch.nan)
         unseen = self.noises - len(size)
-        return _of_free(pad(self.along / size[:, None], (0, 0, 0, unseen), value=torch.nan).flatten(1), self.free)
+        along = _inside(self.along, self.within)
+        return _of_free(pad(along / size[:, None], (0, 0, 0, unseen), value=torch.nan).flatten(1), self.free)
 
     @property
     def has_fixed(self) -> bool:

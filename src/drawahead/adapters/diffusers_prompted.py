@@ -1,0 +1,125 @@
+"""Any other pipeline of diffusers: with prompts, labels, images, guidance and latents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.adapters._diffusers_batch import Asked, Callback, kept
+from drawahead.adapters._diffusers_denoiser import Denoiser
+from drawahead.adapters._diffusers_loop import Reader
+from drawahead.adapters._diffusers_network import drops_out
+from drawahead.adapters._diffusers_reading import Loop
+from drawahead.adapters._diffusers_recipe import Conversion
+from drawahead.adapters._diffusers_schedulers import prepared
+from drawahead.adapters._diffusers_watching import NETWORKS, Watch
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.errors import InputError
+from drawahead.report import Report
+from drawahead.sample import Result
+from drawahead.samplers import Sampler
+from drawahead.schedules import Given
+
+
+@final
+class PromptedPipeline:
+    """A pipeline whose loop is drawn in parallel rounds, and which is otherwise itself.
+
+    It is called with the pipeline's own arguments, and everything but the loop is the pipeline's own work: prompts are
+    encoded, first latents drawn, final ones decoded and checked as ever. What it returns has a `report` beside.
+    Attributes are the pipeline's: `pipe.scheduler = ...` or `pipe.load_lora_weights(...)` do what they did.
+    """
+
+    pipe: Any
+
+    def __init__(self, pipe: Any) -> None:
+        object.__setattr__(self, "pipe", pipe)
+        Watch(pipe, lambda step: None, lambda: torch.empty(0))  # says what is missing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "pipe"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.pipe, name, value)
+
+    def __repr__(self) -> str:
+        return f"PromptedPipeline({type(self.pipe).__name__})"
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        *arguments: Any,
+        callback_on_step_end: Callback | None = None,
+        callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
+        return_dict: bool = True,
+        sampler: Sampler | None = None,
+        max_batch_size: int | None = None,
+        **named: Any,
+    ) -> Any:
+        """Call the pipeline, its loop drawn by `sampler` (`Auto()` by default).
+
+        callback_on_step_end: called after each round that brought the slowest image further, as in `DrawaheadPipeline`.
+        max_batch_size: the most states a round asks about at a time; with guidance the network is given twice as many.
+        return_dict: False returns a tuple, the report last.
+        """
+        _check(self.pipe, named)
+        generator = named.get("generator")
+        asked = Asked(
+            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
+        )
+        reader, results = Reader(), list[Result]()
+
+        def draw() -> Tensor:
+            loop = reader.loop(watch)
+            results.append(asked.draw(self.pipe, kept(vars(self), _chain(watch, loop)), len(loop.start)))
+            return torch.cat([results[-1].samples.to(loop.start)] * loop.copies)
+
+        watch = Watch(self.pipe, lambda step: reader.hear(watch, step), draw)
+        output = watch.twin()(*arguments, return_dict=return_dict, **named)
+        self.pipe.maybe_free_model_hooks()
+        if not watch.done:
+            raise InputError(f"the loop of {watch.kind} ends before its last timestep (denoising_end?): leave that out")
+        report: Report = results[-1].report
+        if not return_dict:
+            return (*output, report)
+        output.report = report
+        return output
+
+
+def _check(pipe: Any, named: dict[str, Any]) -> None:
+    if named.get("callback") is not None:
+        raise InputError("callback= sees every step, and steps finish in bunches: give callback_on_step_end=")
+    for name in (*NETWORKS, "controlnet"):
+        part = getattr(pipe, name, None)
+        if isinstance(part, torch.nn.Module) and part.training and drops_out(part):
+            raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
+
+
+def _chain(watch: Watch, loop: Loop) -> GaussianChain:
+    """The chain that a loop is."""
+    scheduler = watch.plain_scheduler
+    recipe = prepared(scheduler, loop.options, loop.first)
+    scale = recipe.conversion.scale
+    if not loop.scales or loop.steps_scaled:
+        if loop.steps_scaled and not bool((scale == 1).all()):
+            raise InputError(
+                f"{watch.kind} lets {type(scheduler).__name__} step from states that are scaled for the network, which "
+                "spoils them: use a scheduler that does not scale, such as DDPM or DDIM"
+            )
+        conversion = Conversion(torch.ones_like(scale), recipe.conversion.skip, recipe.conversion.out)
+        recipe = replace(recipe, conversion=conversion)
+    dtype, device = loop.start.dtype, loop.start.device
+    denoiser = Denoiser(loop.network, recipe, loop.told, loop.guidance, watch.network.dtype, device, loop.time)
+    return GaussianChain(
+        denoiser,
+        Given(recipe.plan),
+        loop.start.shape[1:],
+        start=loop.start,
+        dtype=torch.promote_types(dtype, torch.float32),
+        device=device,
+        condition=loop.rows or None,
+    )
