@@ -54,3 +54,59 @@ def test_peak_memory(sampler: str, target: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < LIMIT
+
+
+WINDOW = """
+import resource, sys, torch
+import drawahead as da
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+class Enough:  # rounds with a full window are all alike
+    rounds = 0
+    def is_set(self):
+        self.rounds += 1
+        return self.rounds > 4
+
+class Words(da.TokenOracle):
+    length, vocab_size = 512, int(sys.argv[2])
+    def rows(self, tokens):
+        raise NotImplementedError
+    def rows_at(self, tokens, context, position):
+        return torch.zeros(len(position), self.vocab_size).log_softmax(-1)
+
+size = int(sys.argv[2])
+if sys.argv[1] == "images":
+    schedule = da.DDPM(da.schedules.linear_betas(1000))
+    chain, number = da.GaussianChain(lambda x, k: 0.5 * x, schedule, (3, size, size)), 1
+else:
+    chain, number = da.TokenChain(Words()), 8
+before = peak()
+da.sample(chain, number, sampler=da.Coupled(window=int(sys.argv[3])), seed=0, graphs=True, stop=Enough())
+print(peak() - before)
+"""
+
+
+def peak_of(kind: str, size: int, window: int) -> int:
+    environment = {**os.environ, "PYTHONPATH": str(Path(drawahead.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", WINDOW, kind, str(size), str(window)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs getrusage")
+@pytest.mark.parametrize(
+    ("kind", "size", "window", "limit"),
+    [
+        ("images", 128, 32, 5 * 2**26),  # all noise of one image would be 0.4 GB
+        ("tokens", 50_000, 16, 2**29),  # and of eight texts 1.6 GB
+        pytest.param("images", 512, 32, 2**32, marks=pytest.mark.slow),
+        pytest.param("tokens", 50_000, 64, 2**32, marks=pytest.mark.slow),
+    ],
+)
+def test_captured_rounds_take_memory_for_their_window_not_for_the_chain(
+    kind: str, size: int, window: int, limit: int
+) -> None:
+    assert peak_of(kind, size, window) < limit

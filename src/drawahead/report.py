@@ -29,7 +29,7 @@ class Report:
 
     sampler: str
     choice: str
-    """Why `Auto` chose this sampler; empty if it was asked for."""
+    """Why `Auto` chose this sampler, if it did, and what else happened to the model: whether it was compiled."""
     exact: bool
     seed: int
     num_samples: int

@@ -191,6 +191,7 @@ def seeds_modulo(patch: Patch) -> None:
 class Bug:
     put_back: Callable[[Patch], None]
     near: tuple[int, ...] = ()
+    """Cases that found it once: they are tried first."""
     kind: str = "gaussian"
 
     def __str__(self) -> str:
@@ -199,13 +200,13 @@ class Bug:
 
 BUGS = [
     Bug(negative_a_is_zero),
-    Bug(a_neighbours_window),
-    Bug(least_by_the_mean),
-    Bug(stale_drafts),
-    Bug(division_by_products),
-    Bug(slopes_of_one_sign),
+    Bug(a_neighbours_window, near=(23,)),
+    Bug(least_by_the_mean, near=(56,)),
+    Bug(stale_drafts, near=(5,)),
+    Bug(division_by_products, near=(23,)),
+    Bug(slopes_of_one_sign, near=(5,)),
     Bug(squares_that_overflow),
-    Bug(mirrored_from_afar),
+    Bug(mirrored_from_afar, near=(97,)),
     Bug(views_in_captured_rounds),
     Bug(views_in_packed_rounds),
     Bug(views_in_captured_rounds, kind="stacked"),

@@ -116,7 +116,7 @@ def test_a_sample_does_not_depend_on_the_others(name: str, sampler: Sampler) -> 
         lambda x, k: factor * x + shift + 0.1 * torch.sin(5 * x), Given(steps), (2,), dtype=torch.float64
     )
     together = da.sample(bent, 6, sampler=sampler, seed=3).samples
-    for number in range(6):
+    for number in (0, 3, 5):
         assert torch.equal(da.sample(bent, 1, first=number, sampler=sampler, seed=3).samples[0], together[number])
 
 

@@ -99,6 +99,11 @@ class Paths(abc.ABC):
         """Have the model keep what it can of these paths, where that saves work. Only for paths that are asked about a
         guess in every round, and whose guesses are committed as they are, all but the last step."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the model keeps something of these paths."""
+        return False
+
     @abc.abstractmethod
     def no_draft(self) -> Law:
         """A table of laws with an empty window (rows, 0)."""
@@ -184,6 +189,18 @@ class Chain(abc.ABC):
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
         raise NotImplementedError(f"a {type(self).__name__} cannot be made anew: it has no settings")
+
+    def compiled(self) -> Self:
+        """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
+
+        Keep the chain: what was compiled goes with it.
+        """
+        raise NotImplementedError(f"the model of a {type(self).__name__} cannot be compiled")
+
+    @property
+    def note(self) -> str:
+        """What reports say about the model."""
+        return ""
 
     @property
     @abc.abstractmethod

@@ -15,6 +15,7 @@ from drawahead.chains.memory import KEPT, Memory
 from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
+from drawahead.models.compiled import CompiledOracle, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
@@ -49,6 +50,10 @@ class TokenPaths(Paths):
     def remember(self) -> None:
         if self.one_pass and len(self):
             self.memory = Memory.of(told(self.oracle, self.given), self.tokens, self.rank)
+
+    @property
+    def remembers(self) -> bool:
+        return self.memory is not None
 
     def no_draft(self) -> Categorical:
         return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
@@ -183,6 +188,13 @@ class TokenChain(Chain):
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
         self.built = True
+
+    def compiled(self) -> TokenChain:
+        return self.replace(oracle=CompiledOracle(self.oracle))
+
+    @property
+    def note(self) -> str:
+        return described(self.oracle.parts) if isinstance(self.oracle, CompiledOracle) else ""
 
     @property
     def steps(self) -> int:

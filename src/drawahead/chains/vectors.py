@@ -19,6 +19,7 @@ from drawahead.chains.base import Chain, Paths, Tally, repeated
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
+from drawahead.models.compiled import Compiled, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, wholes
@@ -28,7 +29,7 @@ class VectorChain(Chain):
     """A chain on vectors. An answer has `shape`; a state, flat, is what `state_shape` and samples are made from."""
 
     noun: ClassVar[str]
-    """What messages call the model."""
+    """What messages call the model, and chains their attribute that holds it."""
     per_sample: ClassVar[frozenset[str]] = frozenset({"start_state", "known", "condition"})
     """Attributes that hold something for each sample."""
     start_state: Tensor | None
@@ -86,6 +87,14 @@ class VectorChain(Chain):
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of a sample, and of every state recorded."""
         return self.shape
+
+    def compiled(self) -> Self:
+        return self.replace(**{self.noun: Compiled(getattr(self, self.noun))})
+
+    @property
+    def note(self) -> str:
+        model = getattr(self, self.noun)
+        return described([model]) if isinstance(model, Compiled) else ""
 
     def next_deterministic(self, device: torch.device) -> Tensor:
         """By step (N + 1,): the first deterministic step at or after it; N if there is none."""

@@ -100,7 +100,7 @@ class Run(abc.ABC):
         """What the run has cost up to now; quick to make however many rounds there were."""
         return Report(
             sampler=repr(self.call.sampler),
-            choice=self.call.choice,
+            choice="; ".join(filter(None, (self.call.choice, self.call.chain.note))),
             exact=self.call.sampler.guarantee.exact,
             seed=self.call.seed,
             num_samples=self.done,

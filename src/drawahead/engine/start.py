@@ -8,6 +8,9 @@ import weakref
 from dataclasses import replace
 from typing import Any, final
 
+import torch
+
+from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.engine.captured import NotCaptured
 from drawahead.engine.captured_run import CapturedRun
@@ -89,6 +92,15 @@ def _experience(model: Any) -> dict[Any, Experience]:
         return {}
 
 
+def _whole(call: Call) -> bool:
+    """Whether a round costs no more for a wider window: one pass answers a path, and all of it is computed anew."""
+    if not call.chain.one_pass:
+        return False
+    paths = call.chain.start(call.seed, torch.tensor([call.first]), Tally())
+    paths.remember()
+    return not paths.remembers
+
+
 def _pilot(call: Call, sampler: Sampler, num_samples: int) -> Call:
     """The same call with other noise, and few samples."""
     return Call(call.chain, sampler, (call.seed + 0x9E3779B97F4A7C15) % 2**64, num_samples, num_samples)
@@ -102,7 +114,7 @@ class _CapturedTimings:
 
     def __init__(self, call: Call, live: int) -> None:
         self.call, self.live = call, live
-        self.steps, self.whole = call.chain.steps, call.chain.one_pass
+        self.steps, self.whole = call.chain.steps, _whole(call)
         self.harmless = isinstance(call.chain, TokenChain)
         self.first = max(4, min(_QUERIES // live, self.steps - 1))
         self.first = 1 << (self.first.bit_length() - 1)
@@ -135,7 +147,7 @@ class _PackedTimings:
 
     def __init__(self, call: Call, executor: Executor, live: int) -> None:
         self.call, self.executor, self.live = call, executor, live
-        self.steps, self.whole = call.chain.steps, call.chain.one_pass
+        self.steps, self.whole = call.chain.steps, _whole(call)
         self.harmless = isinstance(call.chain, TokenChain)
         self.first = 1
         self.probes = 0

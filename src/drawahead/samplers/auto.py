@@ -37,7 +37,7 @@ class Timings(Protocol):
 
     steps: int
     whole: bool
-    """Whether asking about a whole path costs no more than one step of it."""
+    """Whether a round costs no more for a wider window: asking about a whole path costs as much as about one step."""
     harmless: bool
     """Whether the choice changes no sample: on tokens."""
     captured: bool

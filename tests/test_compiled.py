@@ -1,0 +1,99 @@
+"""Chains whose model goes through torch.compile: the same samples up to rounding, said in the report, or as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import drawahead as da
+from drawahead import Coupled, Sequential, TokenChain
+from drawahead.chains.base import Chain
+from drawahead.models import compiled as module
+from tests.changes import Network, kernels, spins, told
+from tests.changes import module as vectors
+from tests.test_prefix import Bag
+
+COMPILE = torch.compile
+
+
+def by(backend: Any) -> Callable[[Any], Any]:
+    return lambda function: COMPILE(function, backend=backend)
+
+
+KINDS: dict[str, Callable[[], Chain]] = {
+    "tokens": spins,
+    "one pass": lambda: TokenChain(Bag()),
+    "vectors": vectors,
+    "a condition": told,
+    "stacked": lambda: kernels(Network()),
+}
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_those_of_the_model_as_it_is(kind: str, graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a backend that changes no number, so that nothing but what is done around it can differ."""
+    monkeypatch.setattr(torch, "compile", by("eager"))
+    chain = KINDS[kind]()
+    compiled = chain.compiled()
+    for sampler in (Sequential(), Coupled(3)):
+        one, other = (da.sample(c, 4, sampler=sampler, seed=1, graphs=graphs, max_live=3) for c in (chain, compiled))
+        assert torch.allclose(one.samples.double(), other.samples.double(), rtol=1e-9, atol=1e-9)
+        assert one.report.rounds == other.report.rounds and one.report.queries == other.report.queries
+        assert "compiled, which took" in other.report.choice and not one.report.choice
+
+
+def test_a_network_is_really_compiled() -> None:
+    chain = vectors().compiled()
+    result = da.sample(chain, 3, sampler=Coupled(3), seed=1)
+    expected = da.sample(vectors(), 3, sampler=Coupled(3), seed=1)
+    assert (
+        torch.allclose(result.samples, expected.samples, atol=1e-6) and "compiled, which took" in result.report.choice
+    )
+    spent = chain.denoiser.seconds  # type: ignore[attr-defined]
+    assert spent > 0
+    da.sample(chain, 3, sampler=Coupled(3), seed=2)
+    assert chain.denoiser.seconds < 2 * spent  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_compiled_is_called_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(graph: Any, inputs: Any) -> Any:
+        raise ValueError("this backend has no use for it")
+
+    monkeypatch.setattr(torch, "compile", by(broken))
+    for make in (vectors, spins):
+        chain = make()
+        result = da.sample(chain.compiled(), 3, sampler=Coupled(3), seed=1)
+        assert torch.allclose(result.samples, da.sample(chain, 3, sampler=Coupled(3), seed=1).samples)
+        assert "could not be compiled" in result.report.choice and "no use for it" in result.report.choice
+
+
+def test_a_model_that_fails_says_why_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", by("eager"))
+
+    def denoiser(x: Tensor, k: Tensor) -> Tensor:
+        raise RuntimeError("no answer today")
+
+    chain = vectors().replace(denoiser=denoiser).compiled()
+    with pytest.raises(da.SamplingError, match="no answer today"):
+        da.sample(chain, 1, sampler=Sequential())
+
+
+def test_verify_takes_a_compiled_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", by("eager"))
+    assert da.verify(spins().compiled(), 60, seed=0).passed
+
+
+def test_memory_that_is_not_enough_is_not_the_compilers_fault() -> None:
+    def hungry() -> None:
+        raise torch.OutOfMemoryError("too much")
+
+    function = module.Compiled(hungry)
+    function._fast = hungry
+    with pytest.raises(torch.OutOfMemoryError):
+        function()
+    assert not function.trouble
