@@ -105,3 +105,18 @@ def test_where_neighbours_depend_on_each_other_it_saves_rounds() -> None:
         for order in ("spread", None)
     )
     assert even < 0.95 * random
+
+
+def test_numbers_say_where_noise_is_found() -> None:
+    """A sample is the one that has its number where numbers are not given, whatever its place."""
+    oracle = da.targets.DenseLogistic(8, beta=1.5)
+    plain = da.sample(oracle, 6, sampler=da.Coupled(), seed=0).samples
+    some = torch.tensor([4, 0, 5])
+    assert torch.equal(
+        da.sample(da.TokenChain(oracle, numbers=some), 3, sampler=da.Coupled(), seed=0).samples, plain[some]
+    )
+    for wrong in ([1, 2], torch.tensor([[1]]), torch.tensor([1.0])):
+        with pytest.raises(da.InputError, match="numbers must be"):
+            da.TokenChain(oracle, numbers=wrong)  # type: ignore[arg-type]
+    with pytest.raises(da.InputError, match="numbers has 3 rows"):
+        da.sample(da.TokenChain(oracle, numbers=some), 4)

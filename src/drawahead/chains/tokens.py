@@ -19,7 +19,7 @@ from drawahead.models.compiled import CompiledOracle, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
-from drawahead.validate import whole
+from drawahead.validate import short, whole
 
 
 @final
@@ -183,7 +183,11 @@ class TokenChain(Chain):
         self.oracle = oracle
         self.order = self._checked_order(order)
         self.evidence = None if evidence is None else self._checked_evidence(evidence)
-        self.numbers = numbers
+        if numbers is not None and (
+            not isinstance(numbers, Tensor) or numbers.dim() != 1 or numbers.dtype != torch.int64
+        ):
+            raise InputError(f"numbers must be a tensor of whole numbers (num_samples,), not {short(numbers)}")
+        self.numbers = None if numbers is None else numbers.cpu()
         self.condition = checked(condition, oracle.device)
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
