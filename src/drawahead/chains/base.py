@@ -21,6 +21,10 @@ def repeated(count: Tensor) -> Tensor:
     return torch.from_numpy(np.repeat(np.arange(len(count)), count.numpy()))
 
 
+NARROW = "laws are worked out in float32"
+"""What reports say of chains that do so."""
+
+
 @dataclass
 class Tally:
     """What the samplers of one run have done so far; the report is made from it."""

@@ -32,7 +32,7 @@ class Sequential(WindowSampler):
         return 0
 
     def more_noise(self, paths: Paths, target: object, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
-        none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
+        none = torch.zeros(len(paths), 0, dtype=paths.stream.dtype, device=paths.device)
         return none, none
 
     def widest(self, steps: int) -> int:
