@@ -87,10 +87,10 @@ class Stream:
         keys = torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1)
         return Stream(keys.to(samples.device), dtype)
 
-    def child(self, index: int, step: int) -> Stream:
-        """An independent stream for candidate `index` of the segment that starts at `step`."""
+    def child(self, index: int | Tensor, step: int | Tensor) -> Stream:
+        """An independent stream for candidate `index` of the segment that starts at `step`; both may be (rows,)."""
         counter = (index & _MASK, step, index >> 32, int(Purpose.CHILD))
-        if len(self.keys) == 1:  # plain integers are quickest
+        if len(self.keys) == 1 and isinstance(index, int):  # plain integers are quickest
             k0, k1 = self.keys[0].tolist()
             return Stream(self.keys.new_tensor([philox(k0, k1, *counter)[:2]]), self.dtype)
         return Stream(torch.stack(philox(self.keys[:, 0], self.keys[:, 1], *counter)[:2], dim=-1), self.dtype)

@@ -143,6 +143,10 @@ class Paths(abc.ABC):
         """All that differs from sample to sample, by name, one row for each (rows, ...)."""
 
     @abc.abstractmethod
+    def made_of(self, tensors: dict[str, Tensor]) -> Self:
+        """Paths made of these tensors, of which no row is taken to be finished."""
+
+    @abc.abstractmethod
     def bound(self, tensors: dict[str, Tensor], model: Any) -> Self:
         """Paths made of these tensors, for a chain's `model`, with control on the device too."""
 

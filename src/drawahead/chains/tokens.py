@@ -84,8 +84,12 @@ class TokenPaths(Paths):
         return own | {f"{KEPT}{name}": table for name, table in (self.memory.kept if self.memory else {}).items()}
 
     def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
-        paths = copy.copy(self)
+        paths = self.made_of(tensors)
         paths.oracle = model
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> TokenPaths:
+        paths = copy.copy(self)
         given, kept = (
             {name.removeprefix(prefix): table for name, table in tensors.items() if name.startswith(prefix)}
             for prefix in (GIVEN, KEPT)

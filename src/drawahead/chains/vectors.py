@@ -285,8 +285,13 @@ class VectorPaths(Paths):
         return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
 
     def bound(self, tensors: dict[str, Tensor], model: VectorChain) -> Self:
+        paths = self.made_of(tensors)
+        paths.chain, paths.blocked = model, True
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> Self:
         paths = copy.copy(self)
-        paths.chain, paths.blocked, paths.followed, paths.answer = model, True, None, None
+        paths.followed, paths.answer = None, None
         paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
         for name, tensor in tensors.items():
             if not name.startswith(GIVEN):
