@@ -33,6 +33,7 @@ from drawahead.jobs.config import Config
 from drawahead.jobs.drawing import draw
 from drawahead.jobs.job import Job, read
 from drawahead.jobs.manifest import Shard
+from drawahead.jobs.workers import RayWorkers
 from drawahead.samplers.record import SamplerRecord
 
-__all__ = ["Config", "Job", "SamplerRecord", "Shard", "draw", "read"]
+__all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "read"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -25,7 +26,7 @@ _SECONDS = ("seconds", "oracle_seconds")
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shard:
     """A finished shard."""
 
@@ -38,6 +39,10 @@ class Shard:
     report: dict[str, Any]
     """Totals: rounds, queries, seconds and so on; round by round they are in the file itself."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As the manifest holds it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
 
 @final
 @dataclass(frozen=True)
@@ -49,6 +54,12 @@ class Manifest:
     versions: list[dict[str, Any]]
     """Of drawahead, torch and python, with the first shard they drew; one entry, unless they changed on the way."""
     shards: tuple[Shard, ...] = ()
+    """In the order of their samples. Some may be missing between them: several workers do not finish in order."""
+
+    def plus(self, shards: Iterable[Shard]) -> Manifest:
+        """With these shards too; of two that hold the same samples the later one counts."""
+        known = {shard.first: shard for shard in (*self.shards, *shards)}
+        return replace(self, shards=tuple(known[first] for first in sorted(known)))
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in the folder."""
@@ -58,7 +69,7 @@ class Manifest:
             "versions": self.versions,
             **self.config.to_dict(),
             "report": totals([shard.report for shard in self.shards]),
-            "shards": [vars(shard) for shard in self.shards],
+            "shards": [shard.to_dict() for shard in self.shards],
         }
         files.write(folder / NAME, json.dumps(found, indent=1).encode() + b"\n")
 
@@ -85,7 +96,7 @@ def read(folder: Path) -> Manifest:
             config,
             validate.text("created", found["created"], 100),
             _versions(found["versions"]),
-            tuple(_shard(shard, i, config) for i, shard in enumerate(shards)),
+            _in_order([shard(entry, f"shard {i}", config) for i, entry in enumerate(shards)]),
         )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
@@ -98,13 +109,15 @@ def totals(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _shard(value: object, index: int, config: Config) -> Shard:
-    what = f"shard {index}"
+def shard(value: object, what: str, config: Config) -> Shard:
+    """A finished shard of this job, as `to_dict` gives it; anything else is refused."""
     found = validate.keys(what, value, *(field.name for field in fields(Shard)))
+    first, count = (validate.count(what, found[name]) for name in ("first", "count"))
+    index = first // config.shard_size
     if found["file"] != file_name(index):  # so no name leads out of the folder
         raise InputError(f"the file of {what} must be {file_name(index)}, not {short(found['file'])}")
-    if (validate.count(what, found["first"]), validate.count(what, found["count"])) != config.part(index):
-        raise InputError(f"{what} must have (first, count) = {config.part(index)}")
+    if index >= config.shards or (first, count) != config.part(index):
+        raise InputError(f"{what} must have the (first, count) of a shard of the job, not {(first, count)}")
     digest = validate.text(f"sha256 of {what}", found["sha256"], 64)
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise InputError(f"sha256 of {what} must be 64 hexadecimal digits")
@@ -116,11 +129,18 @@ def _shard(value: object, index: int, config: Config) -> Shard:
             raise InputError(f"{key} of {what} must be a number of seconds, not {short(report[key])}")
     return Shard(
         file_name(index),
-        *config.part(index),
+        first,
+        count,
         validate.count(f"bytes of {what}", found["bytes"], 1),
         digest,
         dict(report),
     )
+
+
+def _in_order(shards: Sequence[Shard]) -> tuple[Shard, ...]:
+    if any(one.first >= other.first for one, other in pairwise(shards)):
+        raise InputError("shards must be in the order of their samples, and none twice")
+    return tuple(shards)
 
 
 def _versions(value: object) -> list[dict[str, Any]]:
