@@ -19,6 +19,7 @@ from drawahead.cli import lists, options, tables
 from drawahead.cli.compare import compare
 from drawahead.cli.demo import run as run_demo
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
+from drawahead.cli.folders import check, export, status
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
 from drawahead.cli.verify import verify
@@ -29,7 +30,7 @@ app = typer.Typer(
     epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
     pretty_exceptions_enable=False,
 )
-DRAW, CHECK, LOOK = "Draw", "Check and measure", "Look up"
+DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
 
 
 def _version(wanted: bool) -> None:
@@ -85,6 +86,9 @@ def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: o
 app.command(rich_help_panel=DRAW)(sample)
 app.command(rich_help_panel=DRAW)(report)
 app.command(rich_help_panel=DRAW)(demo)
+app.command(rich_help_panel=JOBS)(status)
+app.command(rich_help_panel=JOBS)(check)
+app.command(rich_help_panel=JOBS)(export)
 app.command(rich_help_panel=CHECK)(compare)
 app.command(rich_help_panel=CHECK)(verify)
 app.command(rich_help_panel=LOOK)(targets)

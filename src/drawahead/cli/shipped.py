@@ -110,10 +110,15 @@ def _fashion(asked: TargetOptions) -> Subject:
     device = _device(asked.device)
     steps, remark = asked.steps, ""
     if steps is None:
-        steps = 1000 if device == "cuda" else FEWER_STEPS
+        steps = usual_steps(device)
         remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
     chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
     return Subject("fashion", chain, Images(), remark=remark, options=replace(asked, steps=steps).given)
+
+
+def usual_steps(device: str) -> int:
+    """Of the image model, unless a number is asked for."""
+    return 1000 if device == "cuda" else FEWER_STEPS
 
 
 SHIPPED: dict[str, Shipped] = {

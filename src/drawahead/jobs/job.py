@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -84,6 +84,13 @@ class Job:
                 parts.append(values[begin - shard.first : end - shard.first])
         return torch.cat(parts)
 
+    def parts(self) -> Iterator[Tensor]:
+        """Samples 0 ... num_samples-1, shard by shard: what is more than memory holds can be gone through like this."""
+        for shard in self.shards:
+            if shard.first >= self.num_samples:
+                return
+            yield shards.samples(self.folder, shard, self.config)
+
     @cached_property
     def report(self) -> Report:
         """What all finished shards cost together, as if one run had drawn them one after another."""
@@ -95,14 +102,19 @@ class Job:
 
     def damaged(self) -> list[Shard]:
         """Read every finished shard. -> those that are not what the manifest tells, or are not there."""
-        return [shard for shard in self.shards if self._fault(shard)]
+        return [shard for shard in self.shards if not self._sound(shard)]
 
-    def _fault(self, shard: Shard) -> str:
+    def _sound(self, shard: Shard) -> bool:
         try:
             shards.samples(self.folder, shard, self.config)
-        except InputError as error:
-            return str(error)
-        return ""
+        except InputError:
+            return False
+        return True
+
+    def look(self) -> None:
+        """Read shards until one is sound: samples have the shape that the manifest tells, or this is an InputError."""
+        if not any(self._sound(shard) for shard in self.shards):
+            self.verify()
 
     def verify(self) -> None:
         """Read every finished shard; an InputError says which one is not what the manifest tells."""
