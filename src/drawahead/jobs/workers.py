@@ -72,7 +72,7 @@ class RayWorkers:
             initialise(ray, self.address)
         try:
             with self._pool(ray, make) as pool:
-                yield _Pooled(pool, folder.absolute(), token)
+                yield Pooled(pool, folder.absolute(), token)
         finally:
             if own:
                 ray.shutdown()
@@ -100,7 +100,7 @@ class RayWorkers:
 
 
 @final
-class _Pooled:
+class Pooled:
     """Draws with the workers of a pool."""
 
     def __init__(self, pool: Pool, folder: Path, token: str) -> None:
