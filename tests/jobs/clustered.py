@@ -93,13 +93,13 @@ def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 class Enough:
-    """Stops a job once so many shards are there."""
+    """Stops a job once eight shards are there, and three workers have started."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        self.folder, self.number = folder, number
+    def __init__(self, home: Path, pids: Path) -> None:
+        self.home, self.pids = home, pids
 
     def is_set(self) -> bool:
-        return len([*self.folder.glob("shards/0*")]) >= self.number
+        return len([*self.home.glob("shards/0*")]) >= 8 and len([*self.pids.glob("*.started")]) >= 3
 
 
 def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
@@ -117,7 +117,7 @@ def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
         cluster.add_node(num_cpus=1, object_store_memory=ROOM)
 
     with meanwhile(trouble):
-        begun = draw(home, pids, 0.1, da.RayWorkers(2, retries=20), Enough(home, 24))
+        begun = draw(home, pids, 0.1, da.RayWorkers(2, retries=20), Enough(home, pids))
     started = len([*pids.glob("*.started")])
     begun.verify()
     job = da.jobs.draw(home, recorded(pids, 0.0), NUM, **SETTINGS, resume=True)

@@ -10,6 +10,7 @@ import torch
 
 from drawahead import networks, tilings
 from drawahead.chains import Chain, TokenChain
+from drawahead.cli.building import built
 from drawahead.errors import InputError
 from drawahead.networks.text import TEMPERATURE
 from drawahead.samplers import Sampler, Separated
@@ -153,7 +154,10 @@ def tiling(name: str, asked: TargetOptions) -> Subject:
     asked.only(name, "size")
     shape, usual, _ = TILINGS[name]
     size = asked.size or usual
-    matching = tilings.dominoes(shape, size)
+    needs = tilings.needs(shape, size)
+    what = f"{name} of size {size}"
+    needs.check(what)
+    matching = built(what, lambda: tilings.dominoes(shape, size), needs.seconds())
     return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
 
 
