@@ -21,8 +21,8 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert run(["sample", "dominoes", "--size", "200"]) == 1
     shown = capsys.readouterr().err
     assert "dominoes of size 200 needs about 14.9 GiB of memory to be set up, and 1.0 GiB are free" in shown
+    monkeypatch.setattr(_needs, "free_memory", lambda: 2**20)
     with pytest.raises(da.InputError, match="a graph with 10000 vertices needs about"):
-        monkeypatch.setattr(_needs, "free_memory", lambda: 2**20)
         tilings.dominoes("square", 100)
     monkeypatch.setattr(_needs, "free_memory", lambda: None)  # a system that does not say
     assert tilings.dominoes("square", 4).length == 16

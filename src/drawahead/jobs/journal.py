@@ -7,6 +7,7 @@ taken into the manifest, unless the job is so long that a manifest should not ho
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,5 +73,5 @@ def _text(folder: Path) -> bytes:
 def _parsed(text: bytes, config: Config) -> list[Shard]:
     return [
         manifest.shard(validate.parsed(f"line {i + 1}", line), f"the shard of line {i + 1}", config)
-        for i, line in enumerate(text.splitlines())
+        for i, line in enumerate(io.BytesIO(text))
     ]

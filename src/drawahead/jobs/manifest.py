@@ -21,8 +21,8 @@ SHARDS = "shards"
 FORMAT = 1
 _MOST_BYTES = 64 * 2**20
 _CONFIG = ("target", *(field.name for field in fields(Config) if field.name not in ("name", "options")))
-_COUNTS = ("num_samples", "steps", "rounds", "queries", "passes", "rereads", "drafted", "accepted", "candidates")
-_SECONDS = ("seconds", "oracle_seconds")
+COUNTS = ("num_samples", "steps", "rounds", "queries", "passes", "rereads", "drafted", "accepted", "candidates")
+SECONDS = ("seconds", "oracle_seconds")
 
 
 @final
@@ -88,7 +88,7 @@ def read(folder: Path) -> Manifest:
         found = {"condition": ""} | found  # manifests of earlier versions have none
         found = validate.keys("it", found, "format", "created", "versions", *_CONFIG, "report", "shards")
         config = Config.from_dict(dict(found))
-        validate.keys("report", found["report"], *_COUNTS, *_SECONDS)
+        validate.keys("report", found["report"], *COUNTS, *SECONDS)
         shards = found["shards"]
         if not isinstance(shards, list) or len(shards) > config.shards:
             raise InputError(f"shards must be a list of at most {config.shards}")
@@ -104,7 +104,7 @@ def read(folder: Path) -> Manifest:
 
 def totals(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The totals of many reports together."""
-    out: dict[str, Any] = {key: sum(report[key] for report in reports) for key in (*_COUNTS, *_SECONDS)}
+    out: dict[str, Any] = {key: sum(report[key] for report in reports) for key in (*COUNTS, *SECONDS)}
     out["steps"] = max((report["steps"] for report in reports), default=0)
     return out
 
@@ -121,10 +121,10 @@ def shard(value: object, what: str, config: Config) -> Shard:
     digest = validate.text(f"sha256 of {what}", found["sha256"], 64)
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise InputError(f"sha256 of {what} must be 64 hexadecimal digits")
-    report = validate.keys(f"the report of {what}", found["report"], *_COUNTS, *_SECONDS)
-    for key in _COUNTS:
+    report = validate.keys(f"the report of {what}", found["report"], *COUNTS, *SECONDS)
+    for key in COUNTS:
         validate.count(f"{key} of {what}", report[key])
-    for key in _SECONDS:
+    for key in SECONDS:
         if type(report[key]) not in (int, float) or not 0 <= report[key] < 2**63:
             raise InputError(f"{key} of {what} must be a number of seconds, not {short(report[key])}")
     return Shard(

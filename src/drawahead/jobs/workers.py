@@ -33,7 +33,8 @@ class RayWorkers:
     given to an idle one, and of two results one is kept. Workers that see the job's folder write their shards there;
     from others the bytes are sent, and the process that asked writes them.
 
-    workers: how many; None: as many as the cluster has room for. The job begins with the first that is ready.
+    workers: how many; None: as many as the cluster has room for.
+    least: how many must be ready before the job begins; others join as they come.
     cpus, gpus, resources: what Ray sets aside for each.
     address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
         machine, which ends with the call.
@@ -41,10 +42,11 @@ class RayWorkers:
         raises stops it at once.
     hedge: a shard that takes so many times longer than others, with nothing left to begin, goes to an idle worker too.
     timeout: seconds without a finished round after which a worker is taken for hung, and replaced; None: never.
-    start_timeout: seconds that the first worker may take until it has built the model.
+    start_timeout: seconds that the first workers may take until they have built the model.
     """
 
     workers: int | None = None
+    least: int = 1
     cpus: float = 1.0
     gpus: float = 0.0
     resources: Mapping[str, float] | None = None
@@ -57,6 +59,7 @@ class RayWorkers:
     def __post_init__(self) -> None:
         if self.workers is not None:
             whole("workers", self.workers, 1)
+        whole("least", self.least, 1, self.workers)
         whole("retries", self.retries, 0)
         check_above("hedge", self.hedge, 1.0)
         check_above("timeout", self.timeout, 0.0)
@@ -91,7 +94,7 @@ class RayWorkers:
             hedge=self.hedge,
             timeout=self.timeout,
             start_timeout=self.start_timeout,
-            least=1,
+            least=self.least,
         )
         try:
             yield pool
