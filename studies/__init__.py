@@ -12,7 +12,9 @@ STUDIES = {
     "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (6 minutes, a GPU)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
+    "workers": ("studies.scale.workers", "whole shards on 1 to 16 workers, and a million shards (6 minutes, Ray)"),
     "jobs": ("studies.jobs", "what drawing shard by shard into a folder costs"),
+    "soak": ("studies.soak", "jobs of all kinds, killed and gone on with; memory and open files (an hour)"),
     "peers": ("studies.peers", "seconds beside tools made for one kind of target (5 minutes)"),
     "proteins": ("studies.proteins", "passes and seconds of ProteinMPNN on structures you name (its weights)"),
     "design": (

@@ -5,6 +5,7 @@ from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, To
 from drawahead.engine.graphs import GRAPHS as graphs
 from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
 from drawahead.executors import Local, Ray, Replicas
+from drawahead.jobs import RayWorkers
 from drawahead.laws import Categorical, Gaussian
 from drawahead.models.denoisers import (
     CountingDenoiser,
@@ -54,6 +55,7 @@ __all__ = [
     "OUExponential",
     "Picard",
     "Ray",
+    "RayWorkers",
     "Recursive",
     "Rejection",
     "Replicas",

@@ -10,6 +10,7 @@ from torch import Tensor
 from drawahead import plots
 from drawahead.errors import InputError
 from drawahead.targets._kasteleyn import graphs
+from drawahead.targets._needs import Needs, of_matching
 from drawahead.targets.matchings import PlanarMatching
 from drawahead.validate import instance, short, whole
 
@@ -50,6 +51,12 @@ def region(shape: str, size: int) -> networkx.Graph:
 def dominoes(shape: str, size: int) -> PlanarMatching:
     """Uniformly random domino tilings of a region by name."""
     return PlanarMatching(region(shape, size))
+
+
+def needs(shape: str, size: int) -> Needs:
+    """What `dominoes` needs to be set up."""
+    size = whole("size", size, 1)
+    return of_matching(size**2 if shape == "square" else 2 * size * (size + 1))
 
 
 def draw(matching: PlanarMatching, sample: Tensor, path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from studies.scale.sizing import Model, Overhead, best_workers, images, ray_over
 from studies.tables import table
 
 Row = dict[str, Any]
-SOURCES = ("executors", "executors-gpu", "speed")
+SOURCES = ("executors", "executors-gpu", "speed", "workers")
 GPUS = (1, 8, 64, 1000)
 SAMPLES = (1, 1000, 10**6)
 HEAVY = (0.001, 0.01, 0.1)  # seconds that a query is supposed to take
 
 
-def values(found: Row, gpu: Row, speed: Row) -> dict[str, str]:
+def values(found: Row, gpu: Row, speed: Row, shards: Row) -> dict[str, str]:
     """What the measured parts say."""
     models, overhead = [images(speed, gpu), texts(speed, gpu)], ray_overhead(found)
-    return _memory(gpu) | _cost(found) | _uncaptured(gpu) | _sizing(models, overhead) | _heavy(models[0], overhead)
+    parts = [_memory(gpu), _cost(found), _shards(shards), _million(shards["million"]), _uncaptured(gpu)]
+    return dict(ChainMap(*parts, _sizing(models, overhead), _heavy(models[0], overhead)))
 
 
 def _memory(gpu: Row) -> dict[str, str]:
@@ -64,6 +66,41 @@ def _cost(found: Row) -> dict[str, str]:
             ],
             right=False,
         ),
+    }
+
+
+def _shards(found: Row) -> dict[str, str]:
+    assert all(row["same"] for row in found["rows"])
+    rows = [
+        [
+            str(row["workers"]),
+            str(row["shards"]),
+            f"{row['ideal_seconds']:.1f}",
+            f"{row['seconds']:.1f}",
+            f"{row['ideal_seconds'] / row['seconds']:.0%}",
+        ]
+        for row in found["rows"]
+    ]
+    return {
+        "shards": table(["workers", "shards", "ideal, s", "took, s", "efficiency"], rows, right=False),
+        "shard_seconds": f"{found['shard_seconds']:.1f}",
+        "shard_samples": str(found["samples"]),
+        "shards_load": f"{found['load_before']:.1f}",
+        "shards_load_after": f"{found['load_after']:.1f}",
+    }
+
+
+def _million(found: Row) -> dict[str, str]:
+    each = found["bytes"] / found["shards"]
+    return {
+        "million_shards": f"{found['shards']:,}",
+        "line_bytes": f"{each:.0f}",
+        "journal_mb": f"{found['bytes'] / 1e6:.0f}",
+        "note_ms": f"{found['note_ms']:.1f}",
+        "together": str(found["together"]),
+        "noted_per_second": f"{found['noted_per_second']:,.0f}",
+        "read_seconds": f"{found['read_seconds']:.0f}",
+        "read_gb": f"{found['read_bytes'] / 1e9:.1f}",
     }
 
 
@@ -212,7 +249,7 @@ def _heavy_seconds(model: Model, each: float, gpus: int, overhead: Overhead) -> 
     return rounds * (share * each + model.uncaptured + overhead(gpus, items * model.megabytes))
 
 
-def figure(found: Row, gpu: Row, speed: Row, path: Path) -> None:
+def figure(found: Row, gpu: Row, speed: Row, shards: Row, path: Path) -> None:
     """Rounds of a sleeping oracle by workers, and what the formula promises for one sample."""
     model, overhead = images(speed, gpu), ray_overhead(found)
     with plots.canvas(path, 9.6, 3.9) as drawing:

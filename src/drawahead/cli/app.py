@@ -20,6 +20,7 @@ from drawahead.cli.compare import compare
 from drawahead.cli.demo import run as run_demo
 from drawahead.cli.design import design
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
+from drawahead.cli.folders import check, export, status
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
 from drawahead.cli.verify import verify
@@ -30,7 +31,7 @@ app = typer.Typer(
     epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
     pretty_exceptions_enable=False,
 )
-DRAW, CHECK, LOOK = "Draw", "Check and measure", "Look up"
+DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
 
 
 def _version(wanted: bool) -> None:
@@ -87,6 +88,9 @@ app.command(rich_help_panel=DRAW)(sample)
 app.command(rich_help_panel=DRAW)(design)
 app.command(rich_help_panel=DRAW)(report)
 app.command(rich_help_panel=DRAW)(demo)
+app.command(rich_help_panel=JOBS)(status)
+app.command(rich_help_panel=JOBS)(check)
+app.command(rich_help_panel=JOBS)(export)
 app.command(rich_help_panel=CHECK)(compare)
 app.command(rich_help_panel=CHECK)(verify)
 app.command(rich_help_panel=LOOK)(targets)

@@ -12,10 +12,10 @@ import typer
 
 from drawahead import jobs
 from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.names import named
 from drawahead.cli.shipped import SHIPPED, TargetOptions
+from drawahead.cli.workers import planned
 from drawahead.errors import JobError
-from drawahead.jobs import Job
+from drawahead.jobs import Job, RayWorkers
 from drawahead.samplers import Sampler
 
 
@@ -31,6 +31,7 @@ class JobOptions:
     shard_size: int | None
     resume: bool
     any_version: bool
+    workers: RayWorkers | None
 
 
 def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, json: bool, quiet: bool) -> None:
@@ -39,22 +40,23 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if found is not None:
         asked = _as_begun(target, asked, found)
         wanted = replace(wanted, num=wanted.num or found.config.num)
-    subject = named(target, asked)
-    if subject.remark and not (quiet or json):
-        typer.echo(subject.remark)
+    plan = planned(target, asked, wanted.workers)
+    if plan.remark and not (quiet or json):
+        typer.echo(plan.remark)
     try:
         job = jobs.draw(
             folder,
-            subject.chain,
-            wanted.num or subject.num,
+            plan.target,
+            wanted.num or plan.num,
             name=target,
-            options=subject.options,
+            options=plan.options,
             resume=wanted.resume,
             any_version=wanted.any_version,
             shard_size=wanted.shard_size,
-            sampler=wanted.sampler or (subject.sampler if found is None else None),
+            sampler=wanted.sampler or (plan.sampler if found is None else None),
             seed=wanted.seed if wanted.seed is not None or found is not None else 0,
             max_batch_size=wanted.max_batch_size,
+            workers=wanted.workers,
             progress=not quiet,
         )
     except KeyboardInterrupt:
@@ -83,7 +85,7 @@ def _what_is_kept(target: str, folder: Path) -> str:
     if not (folder / "manifest.json").exists():
         return "nothing was finished"
     job = jobs.read(folder)
-    kept = f"{job.num_samples} of {job.config.num} samples are kept in {folder}"
+    kept = f"{job.finished} of {job.config.num} samples are kept in {folder}"
     return kept if job.complete else f"{kept}; {_how_to_go_on(target, folder)}"
 
 

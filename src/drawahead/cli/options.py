@@ -163,3 +163,19 @@ AnyVersion = Annotated[
         "Resume with other versions of drawahead or torch, which may not draw the very same samples.",
     ),
 ]
+Workers = Annotated[
+    str | None,
+    option(
+        HOW,
+        "--workers ray[:N]",
+        "Draw whole shards of the folder on a Ray cluster, with N workers that each hold the model.",
+        usually="none; ray: as many as there is room for",
+    ),
+]
+Address = Annotated[
+    str | None,
+    option(HOW, "--address HOST:PORT", "Of the Ray cluster.", usually="RAY_ADDRESS, or a new one on this machine"),
+]
+GpusPerWorker = Annotated[
+    float | None, option(HOW, "--gpus-per-worker X", "What Ray sets aside for each worker.", usually="0")
+]

@@ -84,7 +84,7 @@ def chain_of(job: Job) -> Chain | None:
     name, config = job.config.name, job.config
     if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
         return None
-    job.samples(0, 1)  # they have the shape that the manifest tells, or this fails
+    job.look()  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")

@@ -16,6 +16,7 @@ from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import named, sampler_named
 from drawahead.cli.own import is_own
 from drawahead.cli.shipped import Subject, TargetOptions
+from drawahead.cli.workers import workers_named
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.sample import Result
 from drawahead.views import Images
@@ -39,6 +40,9 @@ def sample(
     resume: options.Resume = False,
     shard_size: options.ShardSize = None,
     any_version: options.AnyVersion = False,
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -46,12 +50,14 @@ def sample(
     asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
-        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
+        cluster = workers_named(workers, address, gpus_per_worker)
+        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
         long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
         return
-    for option, given in (("--resume", resume), ("--shard-size", shard_size), ("--any-version", any_version)):
+    only = {"resume": resume, "shard-size": shard_size, "any-version": any_version, "workers": workers}
+    for option, given in {**only, "address": address, "gpus-per-worker": gpus_per_worker}.items():
         if given:
-            raise InputError(f"{option} is for a folder of shards: give one with --out, a name without an ending")
+            raise InputError(f"--{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
     if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):

@@ -10,6 +10,7 @@ import torch
 
 from drawahead import networks, tilings
 from drawahead.chains import Chain, TokenChain
+from drawahead.cli.building import built
 from drawahead.errors import InputError
 from drawahead.networks.text import TEMPERATURE
 from drawahead.samplers import Sampler, Separated
@@ -110,10 +111,15 @@ def _fashion(asked: TargetOptions) -> Subject:
     device = _device(asked.device)
     steps, remark = asked.steps, ""
     if steps is None:
-        steps = 1000 if device == "cuda" else FEWER_STEPS
+        steps = usual_steps(device)
         remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
     chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
     return Subject("fashion", chain, Images(), remark=remark, options=replace(asked, steps=steps).given)
+
+
+def usual_steps(device: str) -> int:
+    """Of the image model, unless a number is asked for."""
+    return 1000 if device == "cuda" else FEWER_STEPS
 
 
 SHIPPED: dict[str, Shipped] = {
@@ -148,7 +154,10 @@ def tiling(name: str, asked: TargetOptions) -> Subject:
     asked.only(name, "size")
     shape, usual, _ = TILINGS[name]
     size = asked.size or usual
-    matching = tilings.dominoes(shape, size)
+    needs = tilings.needs(shape, size)
+    what = f"{name} of size {size}"
+    needs.check(what)
+    matching = built(what, lambda: tilings.dominoes(shape, size), needs.seconds())
     return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
 
 
