@@ -74,7 +74,7 @@ def tokens(trouble: Chance) -> da.TokenChain:
 
 def images(trouble: Chance) -> da.GaussianChain:
     """The shipped network, one state at a time: so its numbers do not depend on the batch, and hashes are compared."""
-    chain = networks.fashion(6, device="cpu", dtype=torch.float64)
+    chain = networks.fashion(3, device="cpu", dtype=torch.float64)
     inner = chain.denoiser
 
     def denoiser(x: Tensor, k: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def boards(trouble: Chance) -> da.TokenChain:
 
 KINDS: dict[str, tuple[Callable[[Chance], Any], da.Sampler, int, int]] = {
     "tokens": (tokens, da.Coupled(), 480, 40),
-    "images": (images, da.Coupled(window=3), 12, 3),
+    "images": (images, da.Coupled(window=2), 6, 2),
     "tilings": (boards, da.Separated(), 24, 4),
 }
 """By name: what is drawn, how, samples, and samples of a shard."""

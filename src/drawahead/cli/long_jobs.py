@@ -16,6 +16,7 @@ from drawahead.cli.shipped import SHIPPED, TargetOptions
 from drawahead.cli.workers import planned
 from drawahead.errors import JobError
 from drawahead.jobs import Job, RayWorkers
+from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
 
 
@@ -66,7 +67,8 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if json:
         typer.echo(json_format.dumps(_to_dict(job)))
     elif not quiet:
-        typer.echo(job.report)
+        if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
+            typer.echo(job.report)
         shards = f"{len(job.shards)} shard{'s' * (len(job.shards) != 1)}"
         typer.echo(f"{job.num_samples} samples in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
 
@@ -101,5 +103,5 @@ def _to_dict(job: Job) -> dict[str, object]:
         "num_samples": job.num_samples,
         "shards": len(job.shards),
         "config": job.config.to_dict(),
-        "report": job.report.totals(),
+        "report": job.report.totals() if len(job.shards) <= MOST_IN_MANIFEST else None,
     }

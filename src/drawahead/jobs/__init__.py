@@ -48,16 +48,4 @@ from drawahead.jobs.mending import mend
 from drawahead.jobs.workers import RayWorkers
 from drawahead.samplers.record import SamplerRecord
 
-__all__ = [
-    "WRITERS",
-    "Config",
-    "Job",
-    "RayWorkers",
-    "SamplerRecord",
-    "Shard",
-    "draw",
-    "export",
-    "mend",
-    "read",
-    "whole",
-]
+__all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,12 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what workers left that were killed over a shard, or came second."""
+    with suppress(OSError):
+        files.tidy(folder / manifest.SHARDS)
 
 
 def _check(folder: Path, resume: bool) -> None:
