@@ -114,7 +114,7 @@ class HardCode(TokenOracle):
         return torch.nn.functional.pad(tokens, (0, 1), value=HIDDEN)[:, self.members]
 
     def _decoded(self, values: Tensor, first: Tensor, block: Tensor) -> Tensor:
-        """The codewords through k known values of each block, those for which `first` is smallest: (u, s), (u,) -> (u, s).
+        """The codewords (u, s) through k known values of each block, those for which `first` (u, s) is smallest.
 
         Lagrange: f(t) = prod_l (t - l) sum_j y_j / (t - j) / prod_{l != j} (j - l), over the k points used.
         """
