@@ -3,6 +3,7 @@
 STUDIES = {
     "rounds": ("studies.rounds", "rounds and queries against the length, for every sampler (13 minutes)"),
     "diffusion": ("studies.diffusion", "rounds and queries of diffusions against steps and dimension (9 minutes)"),
+    "recursive": ("studies.recursive", "how the rounds of the recursion grow, and their tail (20 minutes)"),
     "coupled": ("studies.coupled", "the figures that explain why Coupled is exact (seconds)"),
     "lower-bound": ("studies.lower_bound", "a target built to be hard, beside what no sampler can beat (3 minutes)"),
     "noise": ("studies.noise", "what the errors of an oracle do to samples and rounds (5 minutes)"),

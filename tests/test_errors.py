@@ -94,6 +94,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("window", lambda: Coupled(window=-3)),
     ("window", lambda: Stepwise(window=2.5)),  # type: ignore[arg-type]
     ("growth", lambda: Recursive(growth=0)),
+    ("growth", lambda: Recursive(growth="article")),
     ("growth", lambda: Recursive(growth=float("nan"))),
     ("no sampler 'foo'.*sequential", lambda: samplers.named("foo")),
     ("takes no window", lambda: samplers.named("sequential", 3)),

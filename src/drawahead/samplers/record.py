@@ -129,7 +129,7 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _fits(setting: object, usual: object) -> bool:
-    """Whether a setting has the type of the usual one; what is None by default may be a number."""
+    """Whether a setting has the type of the usual one; what is None by default may be a number or a word."""
     if isinstance(usual, bool) or setting is None:
         return type(setting) is type(usual)
-    return type(setting) in (int, float)
+    return type(setting) in ((int, float, str) if usual is None else (int, float))

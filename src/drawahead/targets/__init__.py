@@ -3,6 +3,7 @@
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.determinantal import DPP, SpanningTree
+from drawahead.targets.direct import draw_directly
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
 from drawahead.targets.markov import MarkovChain
@@ -35,5 +36,6 @@ __all__ = [
     "SpanningTree",
     "Table",
     "TreeIsing",
+    "draw_directly",
     "named",
 ]
