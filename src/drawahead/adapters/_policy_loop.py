@@ -97,7 +97,8 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
     except TypeError as error:
         raise InputError(f"conditional_sample{signature}: {error}") from None
     given = dict(bound.arguments)
-    options = next((given.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), {})
+    more = [given.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+    options: Mapping[str, Any] = more[0] if more else {}
     network = given["model"] if "model" in given else getattr(owner, "unet", getattr(owner, "model", None))
     if not callable(network):
         raise InputError(f"{type(owner).__name__} must have its network as .unet or .model")

@@ -101,7 +101,7 @@ class Accelerated:
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)
-            if sampler is not None and (not drafts or getattr(sampler, "least", 0)):
+            if sampler is not None and (not drafts or (isinstance(sampler, Coupled) and sampler.least)):
                 raise InputError(
                     f"deadline_ms needs a sampler that always has drafts, such as Coupled(), not {sampler!r}"
                 )
@@ -163,7 +163,7 @@ class Accelerated:
         return self._sampler or Auto()
 
     def _chain(self, wanted: Chunks) -> GaussianChain:
-        self._kept = {key: kept for key, kept in self._kept.items() if kept[0].denoiser.network is wanted.network}
+        self._kept = {key: kept for key, kept in self._kept.items() if key[0] == id(wanted.network)}
         chain = from_diffusers(
             wanted.network,
             wanted.scheduler,
