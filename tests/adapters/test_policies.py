@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead import Block, Coupled, InputError, Picard, Recursive, SamplingError, Sequential
+from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, SamplingError, Sequential
+from drawahead.adapters import from_diffusers
 from drawahead.adapters._policy_timing import Calls, Deadline
 from drawahead.randomness import Purpose, Stream, seed_from
 from drawahead.verification.statistics import same_law
@@ -96,16 +97,54 @@ def in_float64(policy: Any) -> None:
     inside.noise_scheduler.one = inside.noise_scheduler.one.double()
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_step_by_step_it_is_the_policys_own_loop(name: str, same_noise: Callable[[int], None]) -> None:
+def both(name: str, same_noise: Callable[[int], None]) -> tuple[Tensor, Tensor]:
+    """What is drawn step by step, and what the policy's own loop draws, with one noise."""
     policy, call = made(name)
     ours = call(da.adapters.policy(policy, sampler=Sequential(), seed=SEED))
     in_float64(policy)
     same_noise(first_seed(SEED))
     with torch.no_grad():
-        theirs = call(policy)
+        return ours, call(policy)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_step_by_step_it_is_the_policys_own_loop(name: str, same_noise: Callable[[int], None]) -> None:
+    ours, theirs = both(name, same_noise)
     assert ours.dtype == theirs.dtype == torch.float64 and ours.shape == theirs.shape
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+MUTANTS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "what is known is noised": ("unet, inpainted", lambda given: given | {"clean": False}),
+    "what is known is forgotten": ("unet, inpainted", lambda given: given | {"known": None}),
+    "one step less": ("lerobot", lambda given: given | {"num_inference_steps": tiny.STEPS - 1}),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_chain_that_is_not_the_loop_is_noticed(
+    name: str, same_noise: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, change = MUTANTS[name]
+
+    def broken(network: Any, scheduler: Any, **given: Any) -> GaussianChain:
+        return from_diffusers(network, scheduler, **change(given))
+
+    monkeypatch.setattr("drawahead.adapters.policies.from_diffusers", broken)
+    if name == "what is known is forgotten":
+        own = GaussianChain.for_samples
+        monkeypatch.setattr(GaussianChain, "for_samples", lambda chain, **given: own(chain, **given | {"known": None}))
+    ours, theirs = both(call, same_noise)
+    assert not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_later_calls_read_their_own_observations() -> None:
+    """What a call after the first draws is what a policy draws that has met nothing else."""
+    model, noise = tiny.LeRobotModel().eval(), functools.partial(torch.Generator().manual_seed, SEED)
+    used, fresh = (da.adapters.policy(model, sampler=Coupled(8)) for _ in range(2))
+    first = used.conditional_sample(ROWS, OBS, generator=noise())
+    later, alone = (p.conditional_sample(ROWS, OBS.flip(0), generator=noise()) for p in (used, fresh))
+    assert torch.equal(later, alone) and not torch.allclose(later, first, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["lerobot", "unet, inpainted"])

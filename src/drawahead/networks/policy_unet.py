@@ -53,15 +53,11 @@ class PolicyUNet(nn.Module):
         for level, (narrow, wide) in enumerate(itertools.pairwise(sizes)):
             last = level == len(widths) - 1
             halve = nn.Identity() if last else nn.Conv1d(wide, wide, 3, stride=2, padding=1)
-            self.down.append(
-                nn.ModuleList([_Block(narrow, wide, told, groups), _Block(wide, wide, told, groups), halve])
-            )
+            self.down.append(_Level(narrow, wide, told, groups, halve))
         self.middle = nn.ModuleList(_Block(widths[-1], widths[-1], told, groups) for _ in range(2))
         for narrow, wide in reversed(list(itertools.pairwise(widths))):
             double = nn.ConvTranspose1d(narrow, narrow, 4, stride=2, padding=1)
-            self.up.append(
-                nn.ModuleList([_Block(2 * wide, narrow, told, groups), _Block(narrow, narrow, told, groups), double])
-            )
+            self.up.append(_Level(2 * wide, narrow, told, groups, double))
         self.last = nn.Sequential(_Smooth(widths[0], widths[0], groups), nn.Conv1d(widths[0], action, 1))
 
     def forward(self, sample: Tensor, timestep: Tensor, global_cond: Tensor) -> Tensor:
@@ -71,14 +67,13 @@ class PolicyUNet(nn.Module):
         told = mish(torch.cat([time, global_cond.to(sample.dtype)], dim=-1))
         x = sample.transpose(1, 2)  # (m, action, horizon)
         kept = []
-        for first, second, halve in self.down:
-            x = second(first(x, told), told)
-            kept.append(x)
-            x = halve(x)
+        for level in self.down:
+            across, x = level(x, told)
+            kept.append(across)
         for block in self.middle:
             x = block(x, told)
-        for first, second, double in self.up:
-            x = double(second(first(torch.cat([x, kept.pop()], dim=1), told), told))
+        for level in self.up:
+            _, x = level(torch.cat([x, kept.pop()], dim=1), told)
         noise: Tensor = self.last(x).transpose(1, 2)
         return noise
 
@@ -89,6 +84,19 @@ class _Smooth(nn.Sequential):
     def __init__(self, narrow: int, wide: int, groups: int) -> None:
         convolution = nn.Conv1d(narrow, wide, _KERNEL, padding=_KERNEL // 2)
         super().__init__(convolution, nn.GroupNorm(groups, wide), nn.Mish())
+
+
+class _Level(nn.Module):
+    """Two blocks, and a horizon half or twice as long after them. -> (before that, after it)."""
+
+    def __init__(self, narrow: int, wide: int, told: int, groups: int, resize: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = _Block(narrow, wide, told, groups), _Block(wide, wide, told, groups)
+        self.resize = resize
+
+    def forward(self, x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.second(self.first(x, told), told)
+        return x, self.resize(x)
 
 
 class _Block(nn.Module):
