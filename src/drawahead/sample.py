@@ -26,6 +26,8 @@ from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.sequential import Sequential
+from drawahead.samplers.window import WindowSampler
 from drawahead.validate import short, whole
 
 
@@ -62,6 +64,7 @@ def sample(
     graphs: bool | None = None,
     on_round: Callable[[Report], None] | None = None,
     stop: Stop | None = None,
+    hurry: Stop | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Draw `num_samples` samples with the law of `target`.
@@ -77,6 +80,8 @@ def sample(
     on_round: called after every round with the report so far.
     stop: looked at after every round; once it is set, what is finished is returned, and `complete` is False. Samples
         that finish early are not typical ones: do not take them for the law.
+    hurry: looked at after every round; once it is set, drafts are taken as they are, so that all samples end within a
+        few rounds. Then `report.exact` is False. Needs a sampler that drafts windows, such as `Coupled()`.
     progress: whether a line on stderr shows how far it is. Only a terminal or a notebook gets one.
 
     If the oracle fails, `SamplingError.result` holds the samples finished before; after Ctrl-C it is
@@ -98,8 +103,11 @@ def sample(
             raise InputError(f"{name} must be True, False or None, not {short(flag)}")
     if executor is not None and max_batch_size is not None:
         raise InputError("give max_batch_size to the executor, not beside it")
-    if stop is not None and not callable(getattr(stop, "is_set", None)):
-        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
+    for name, event in (("stop", stop), ("hurry", hurry)):
+        if event is not None and not callable(getattr(event, "is_set", None)):
+            raise InputError(f"{name} must have is_set(), as a threading.Event has, not be {short(event)}")
+    if hurry is not None and (not isinstance(sampler, WindowSampler) or isinstance(sampler, Sequential)):
+        raise InputError(f"hurry needs a sampler that drafts windows, such as Coupled(), not {short(sampler)}")
     chain.check(first + num_samples)
     if graphs and (executor is not None or max_batch_size is not None):
         raise InputError("captured rounds are not split: give graphs=True without executor and max_batch_size")
@@ -112,7 +120,7 @@ def sample(
             watch = watching(on_round, opened.enter_context(bar()) if progress else None, Standing(num_samples))
             if not _is_set(stop):
                 run = start_run(call, where, graphs, split=bool(executor or max_batch_size))
-                _drive(run, watch, stop)
+                _drive(run, watch, stop, hurry)
                 if run.call.learn is not None:
                     run.call.learn(run)
     except KeyboardInterrupt as error:
@@ -125,7 +133,7 @@ def sample(
     return _result(run)
 
 
-def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None) -> None:
+def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None, hurry: Stop | None) -> None:
     try:
         with closing(run.rounds()) as rounds:
             for report in rounds:
@@ -133,6 +141,8 @@ def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | Non
                     on_round(report())
                 if _is_set(stop):
                     return
+                if _is_set(hurry):
+                    run.hurry()
     except Exception as error:
         raise SamplingError(
             f"sampling stopped in round {run.round_count} with {run.done} of {run.call.num_samples} samples finished "

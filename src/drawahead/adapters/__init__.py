@@ -12,9 +12,20 @@ _HOMES = {
     "ProteinMPNN": "proteinmpnn",
     "from_diffusers": "diffusers",
     "DrawaheadPipeline": "diffusers",
+    "accelerate": "policies",
+    "policy": "policies",
 }
 
-__all__ = ["DrawaheadPipeline", "MaskedLM", "PermutationLM", "ProteinLM", "ProteinMPNN", "from_diffusers"]
+__all__ = [
+    "DrawaheadPipeline",
+    "MaskedLM",
+    "PermutationLM",
+    "ProteinLM",
+    "ProteinMPNN",
+    "accelerate",
+    "from_diffusers",
+    "policy",
+]
 
 
 def __dir__() -> list[str]:

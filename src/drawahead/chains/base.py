@@ -33,6 +33,10 @@ class Tally:
     drafted: int = 0
     accepted: int = 0
     candidates: int = 0
+    hurried: bool = False
+    """Whether drafts are to be taken as they are from now on."""
+    unverified: int = 0
+    """Steps that were committed so."""
 
 
 class Answer(Protocol):

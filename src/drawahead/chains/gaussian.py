@@ -8,6 +8,7 @@ directions that are dropped on the way to the state (`chains.subspace`).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
@@ -24,7 +25,7 @@ from drawahead.chains.subspace import Projection, Subspace
 from drawahead.chains.vectors import VectorChain, rows_of
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
-from drawahead.models.condition import Condition, Given, of_samples
+from drawahead.models.condition import Condition, Given, checked, of_samples
 from drawahead.models.denoisers import Denoiser, DenoisingTarget
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Schedule, StochasticLocalization
@@ -222,6 +223,16 @@ class GaussianChain(VectorChain):
         same = chain.schedule is self.schedule and chain.law_dtype == self.law_dtype
         if same and chain.device == self.device:  # then captured rounds may serve both
             vars(chain).update({name: vars(self)[name] for name in ("plan", "slopes", "_ahead")})
+        return chain
+
+    def for_samples(
+        self, *, start: Tensor | None = None, known: Tensor | None = None, condition: Condition = None
+    ) -> GaussianChain:
+        """The same chain for other samples: what `replace` gives for these, but nothing else is worked out anew."""
+        chain = copy.copy(self)
+        vars(chain)["start_state"] = None if start is None else self.entries("start", start)
+        vars(chain)["known"] = None if known is None else self.entries("known", known)
+        vars(chain)["condition"] = checked(condition, self.device)
         return chain
 
     @property
