@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.jobs import Job, journal, lock, manifest, status
+from drawahead.jobs import Job, Shard, journal, lock, manifest, status
 from drawahead.jobs.export import export
 
 NUM, SIZE = 23, 5
@@ -52,6 +53,26 @@ class TestJournal:
         again = draw(tmp_path / "job", resume=True)
         assert again.complete and torch.equal(again.samples(), whole.samples())
         assert again.shards[3] == whole.shards[3] and not (tmp_path / "job" / journal.NAME).exists()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+    def test_a_line_that_is_written_counts(
+        self, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever comes right after it, before this process has remembered."""
+        note = journal.note
+
+        def interrupted(folder: Path, shards: Sequence[Shard]) -> None:
+            note(folder, shards)
+            if shards[0].first == 5:
+                raise error
+
+        monkeypatch.setattr(journal, "note", interrupted)
+        with pytest.raises((da.Interrupted, da.JobError), match="10 of 23 samples are kept"):
+            draw(tmp_path / "job")
+        monkeypatch.undo()
+        before = da.jobs.read(tmp_path / "job")
+        assert before.num_samples == 10
+        assert draw(tmp_path / "job", resume=True).shards[:2] == before.shards
 
     @pytest.mark.parametrize("torn", [b'{"file": "0000', b"\0\0\0", b"{}"])
     def test_a_line_that_was_cut_off_tells_of_nothing(self, torn: bytes, tmp_path: Path) -> None:

@@ -40,8 +40,14 @@ def note(folder: Path, shards: Sequence[Shard]) -> None:
     files.append(folder / NAME, b"".join(_line(shard) for shard in shards))
 
 
+def lines(folder: Path, config: Config) -> list[Shard]:
+    """The shards that the journal tells of."""
+    return _parsed(_text(folder), config)
+
+
 def close(folder: Path, found: Manifest) -> None:
     """Write the manifest as it is now, with what the journal tells, unless that is too much."""
+    found = found.plus(lines(folder, found.config))  # Ctrl-C may have come between a line and who remembers it
     if found.config.shards > MOST_IN_MANIFEST:
         replace(found, shards=()).write(folder)
         return

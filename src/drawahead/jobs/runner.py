@@ -188,6 +188,8 @@ class JobRunner:
             raise JobError(f"{error.strerror or error}; {self._kept()}", self.folder) from error
 
     def _kept(self) -> str:
+        told = journal.lines(self.folder, self.config)  # Ctrl-C may have come before the last one was remembered
+        self._shards |= {shard.first // self.config.shard_size: shard for shard in told}
         kept = sum(shard.count for shard in self._shards.values())
         return f"{kept} of {self.config.num} samples are kept in {self.folder}"
 
