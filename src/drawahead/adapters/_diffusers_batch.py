@@ -47,13 +47,16 @@ class Asked:
         if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard):
             _warn()
         batch = Batch(chain, seeds(self.generator, number))
+        before = 0  # a bar that is not shown does not count
         with pipe.progress_bar(total=chain.steps) as bar:
 
             def look(report: Report) -> None:
+                nonlocal before
                 done = min((steps[-1] for steps in report.progress.values()), default=0)  # of the first few images
-                if done == bar.n:
+                if done == before:
                     return
-                bar.update(done - bar.n)
+                bar.update(done - before)
+                before = done
                 if self.callback is not None:
                     given = dict.fromkeys(self.callback_inputs, batch.latents)
                     answer = self.callback(pipe, done - 1, chain.plan.time[done - 1], dict(given)) or {}
