@@ -279,11 +279,12 @@ class CappedCandidates(Recursive):
         return super().accepts_candidate(uniform, log_ratio, index) | torch.from_numpy(index >= 2)
 
 
-class NeverTheDraft(Recursive):
-    """Takes no draft, as candidates are there already: they have what the target has more than the draft, no more."""
+class RatherCandidates(Recursive):
+    """Takes a draft with (target / draft)^4, as candidates are there already: they have what the target has more than
+    the draft, and no more."""
 
     def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
-        return torch.zeros_like(uniform, dtype=torch.bool)
+        return super().accepts_draft(uniform, 4 * log_ratio)
 
 
 # Harmless
@@ -346,7 +347,7 @@ MUTANTS = [
     Mutant(GuessKept(), "ising"),
     Mutant(FirstToFinish(growth=5.0), "run time", 600),
     Mutant(AlwaysAccepted(), "run time", 1_000),
-    Mutant(NeverTheDraft(), "run time", 1_000),
+    Mutant(RatherCandidates(), "residual", 2_000),
     Mutant(FlippedJudge(), "residual", 500),
     Mutant(CappedCandidates(), "run time", 1_500),
 ]
