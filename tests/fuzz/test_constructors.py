@@ -69,6 +69,11 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         {"eps": 0.9, "dimension": 1, "radius": 1.0, "delta": 0.5},
         nothing,
     ),
+    "Churn": (
+        schedules.Churn,
+        {"sigmas": (3.0, 1.5, 0.5, 0.0), "gamma": 0.8, "above": 1.0, "noise": 1.003, "step": 1.5},
+        planned,
+    ),
     "Given": (schedules.Given, {"steps": da.DDPM((0.1,)).plan()}, planned),
     "Threshold": (
         lambda ratio, most: da.DDPM((0.1, 0.1), threshold=schedules.Threshold(ratio, most)),

@@ -58,7 +58,8 @@ def append(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
-            os.ftruncate(file.fileno(), before)  # a full disk has room for less
+            if os.fstat(file.fileno()).st_size < before + len(data):  # a full disk has room for less
+                os.ftruncate(file.fileno(), before)
             raise
     if new:
         sync(path.parent)
@@ -102,6 +103,8 @@ def is_folder(path: Path) -> bool:
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[tuple[BinaryIO, int]]:
     """A plain file and its size, to read; never what a link leads to."""
+    if "\0" in str(path):
+        raise InputError(f"{what} {str(path)!r} is not readable: no name holds a zero byte")
     try:
         with open(os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             found = os.fstat(file.fileno())

@@ -50,7 +50,7 @@ class Recursive(Sampler):
     growth: float | str | None = None
 
     def __post_init__(self) -> None:
-        if self.growth is None or self.growth == PAPER:
+        if self.growth is None or (isinstance(self.growth, str) and self.growth == PAPER):
             return
         if isinstance(self.growth, str):
             raise InputError(f'growth must be a number, None or "{PAPER}", not {short(self.growth)}')
