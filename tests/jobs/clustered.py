@@ -117,7 +117,7 @@ def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
         cluster.add_node(num_cpus=1, object_store_memory=ROOM)
 
     with meanwhile(trouble):
-        begun = draw(home, pids, 0.1, da.RayWorkers(2, retries=20), Enough(home, pids))
+        begun = draw(home, pids, 0.25, da.RayWorkers(2, retries=20), Enough(home, pids))
     started = len([*pids.glob("*.started")])
     begun.verify()
     job = da.jobs.draw(home, recorded(pids, 0.0), NUM, **SETTINGS, resume=True)

@@ -42,6 +42,8 @@ ADAPTERS = tuple(
         ("ProteinLM", "masked models of protein sequences: ESM-2", "transformers", "transformers", _YOURS),
         ("from_diffusers", "a network and a scheduler of diffusers", "diffusers", "diffusers", _YOURS),
         ("DrawaheadPipeline", "pipelines of diffusers that draw images", "diffusers", "diffusers", _YOURS),
+        ("policy", "diffusion policies, drawn by a copy", "diffusers", "diffusers", "your policy's"),
+        ("accelerate", "diffusion policies, changed in place", "diffusers", "diffusers", "your policy's"),
         ("ProteinMPNN", "protein sequences for a backbone", "torch", "proteins", "the published files, as they are"),
     )
 )
