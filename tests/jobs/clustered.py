@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,15 @@ class Recorded:
     """A denoiser that says which process it lives in, takes its time, and does what files in its folder tell it."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        self.folder, self.seconds = folder, seconds
+        self.folder, self.seconds, self.asked = folder, seconds, 0
         (folder / f"{os.getpid()}.pid").touch()
         (folder / f"{os.getpid()}.started").touch()
 
     def __call__(self, x: Tensor, k: Tensor) -> Tensor:
         time.sleep(self.seconds)
+        self.asked += 1
+        while self.asked > 60 and (self.folder / "hold").exists():
+            time.sleep(0.05)
         if (self.folder / "complain").exists():
             raise ValueError("the model is in a mood")
         with suppress(FileNotFoundError):
@@ -83,13 +87,13 @@ def killed(pids: Path, dice: random.Random) -> int:
 @contextmanager
 def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
     over = threading.Event()
-    thread = threading.Thread(target=work, args=(over,))
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work, over)
+        try:
+            yield
+        finally:
+            over.set()
+        working.result()
 
 
 class Enough:
@@ -106,6 +110,7 @@ def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
     """A worker killed, a node taken away, another added; stopped on the way, and gone on with here, without Ray."""
     home, pids, dice = folder / "nodes", folder / "pids", random.Random(0)
     pids.mkdir()
+    (pids / "hold").touch()  # or a quick worker is through before another has started
     killed_one = [0]
     node = sorted(cluster.worker_nodes, key=lambda node: node.unique_id)[0]
 
@@ -115,9 +120,12 @@ def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
         killed_one[0] += killed(pids, dice)
         cluster.remove_node(node)
         cluster.add_node(num_cpus=1, object_store_memory=ROOM)
+        while len([*pids.glob("*.started")]) < 3 and not over.wait(0.05):
+            pass
+        (pids / "hold").unlink()
 
     with meanwhile(trouble):
-        begun = draw(home, pids, 0.25, da.RayWorkers(2, retries=20), Enough(home, pids))
+        begun = draw(home, pids, 0.05, da.RayWorkers(2, retries=20), Enough(home, pids))
     started = len([*pids.glob("*.started")])
     begun.verify()
     job = da.jobs.draw(home, recorded(pids, 0.0), NUM, **SETTINGS, resume=True)
@@ -201,15 +209,17 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", "", RuntimeWarning)
     where = Path(sys.argv[1])
-    # The first node has no room for workers.
-    nodes_ = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(2):
-        nodes_.add_node(num_cpus=1, object_store_memory=ROOM)
-    ray.init(address=nodes_.address, include_dashboard=False, log_to_driver=False)
+    # The first node has no room for workers. Hooks at exit could not be set from the thread that adds a node.
+    nodes_ = Cluster(True, head_node_args={"num_cpus": 0, "include_dashboard": False}, shutdown_at_exit=False)
     found = {}
-    for part in sys.argv[2:]:
-        name, _, number = part.partition("=")
-        found[name] = PARTS[name](nodes_, where, *([int(number)] if number else []))
-    ray.shutdown()
-    nodes_.shutdown()
+    try:
+        for _ in range(2):
+            nodes_.add_node(num_cpus=1, object_store_memory=ROOM)
+        ray.init(address=nodes_.address, include_dashboard=False, log_to_driver=False)
+        for part in sys.argv[2:]:
+            name, _, number = part.partition("=")
+            found[name] = PARTS[name](nodes_, where, *([int(number)] if number else []))
+    finally:
+        ray.shutdown()
+        nodes_.shutdown()
     sys.stdout.write(json.dumps(found) + "\n")

@@ -193,9 +193,9 @@ def workers_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, in
 
 def head_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     """The process that keeps the manifest is killed at random moments, and another goes on, with other workers."""
-    dice, died, seen = random.Random(kills), 0, 0
+    dice, died, done = random.Random(kills), 0, 0
     while died < kills:
-        home = folder / f"head{died}"
+        home, seen = folder / f"head{done}", 0
         while not (home.exists() and (home / "manifest.json").exists() and da.jobs.read(home).complete):
             child = os.fork()
             if child == 0:
@@ -208,9 +208,10 @@ def head_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
                 job = da.jobs.read(home)
                 job.verify()
                 assert job.finished >= seen, "a finished shard was lost"
-                seen = job.finished % NUM
+                seen = job.finished
         draw(home, Forked())  # complete: removes what the last one left half-written
         check(home, whole)
+        done += 1
     return {"kills": died}
 
 
