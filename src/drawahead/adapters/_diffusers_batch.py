@@ -104,7 +104,7 @@ def kept(home: dict[str, Any], chain: GaussianChain) -> GaussianChain:
     if not chain.condition and chain.start_state is None:
         return last
     start = None if chain.start_state is None else chain.start_state.view(-1, *chain.shape)
-    return last.replace(condition=chain.condition or None, start=start)
+    return last.for_samples(condition=chain.condition or None, start=start)
 
 
 def _same_chain(one: GaussianChain, other: GaussianChain) -> bool:
@@ -154,6 +154,10 @@ class Batch(Chain):
     @property
     def model(self) -> GaussianChain:
         return self.chain
+
+    @property
+    def owner(self) -> Any:
+        return self.chain.owner
 
     @property
     def device(self) -> torch.device:
