@@ -12,6 +12,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Picard, Sequential
 from drawahead.adapters import _diffusers_probing as probing
+from drawahead.adapters import _diffusers_schedulers as schedulers
 from drawahead.adapters import from_diffusers
 from drawahead.adapters._diffusers_probing import stepped
 from drawahead.adapters._diffusers_supply import Supplied, in_float64
@@ -202,6 +203,23 @@ def test_a_scheduler_that_bends_is_found_out() -> None:
 
     with pytest.raises(InputError, match="Bends cannot be followed exactly"):
         from_diffusers(network, Bends(), num_inference_steps=10, shape=SHAPE)
+
+
+def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
+    kind = type("Own", (diffusers.DPMSolverMultistepScheduler,), {})
+
+    def plan(steps: int = 4, **settings: Any) -> da.schedules.Plan:
+        return from_diffusers(network, kind(**SDE | settings), num_inference_steps=steps, shape=SHAPE).plan
+
+    first, again = plan(), plan()
+    assert torch.equal(first.a, again.a) and len(tried) == 1
+    others = [plan(5), plan(beta_end=0.03), plan(solver_order=1)]
+    assert len(tried) == 4 and not any(torch.equal(first.a, other.a) for other in others)
+    step = kind.step
+    kind.step = lambda self, *given, **named: step(self, *given, **named)
+    assert torch.equal(plan().a, first.a) and len(tried) == 5
 
 
 def test_the_second_trial_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
