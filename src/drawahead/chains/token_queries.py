@@ -15,7 +15,7 @@ from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
 from drawahead.models.condition import Given, of_rows
-from drawahead.models.oracles import TokenOracle, reveal
+from drawahead.models.oracles import TokenOracle, reveal, told
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -201,11 +201,6 @@ class TokenQuery(Query):
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
         return TokenAnswer(self, cells, count, count.cumsum(0) - count)
-
-
-def told(oracle: TokenOracle, given: Given) -> TokenOracle:
-    """The oracle, told the rows of a condition."""
-    return oracle.conditioned(**given) if given else oracle
 
 
 def _complaint(row: Tensor) -> str:

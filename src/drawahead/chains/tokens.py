@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
 from drawahead.chains.memory import KEPT, Memory
-from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
+from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
 from drawahead.models.compiled import CompiledOracle, described
@@ -47,9 +47,10 @@ class TokenPaths(Paths):
     def one_pass(self) -> bool:
         return self.oracle.one_pass and not self.oracle.rereads
 
-    def remember(self) -> None:
-        if self.one_pass and len(self):
-            self.memory = Memory.of(told(self.oracle, self.given), self.tokens, self.rank)
+    def remember(self, width: int) -> None:
+        most = self.oracle.recall_width
+        if self.one_pass and len(self) and (most is None or width <= most):
+            self.memory = Memory.of(self.oracle, self.given, self.tokens, self.rank)
 
     @property
     def remembers(self) -> bool:

@@ -100,7 +100,7 @@ class CapturedRun(Run):
         if fresh is None:
             return
         if self.sampler.keeps_guesses:
-            fresh.remember()
+            fresh.remember(self._widest)
         if self._batch is None:
             self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
             free = list(range(len(fresh)))

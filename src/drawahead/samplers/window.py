@@ -224,7 +224,7 @@ class WindowSampler(Sampler):
 
     def run(self, paths: Paths) -> Thread:
         if self.keeps_guesses:
-            paths.remember()
+            paths.remember(self.widest(int(paths.length.max())))
         drafts = self.begin(paths)
         while len(paths):
             guess = self.guess(paths, drafts)
