@@ -68,22 +68,27 @@ class RayWorkers:
     @contextmanager
     def drawing(self, target: Any, folder: Path, token: str) -> Iterator[Drawer]:
         """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
-        make = _maker(target)
+        with self.pool(ShardWorker, _maker(target)) as pool:
+            yield Pooled(pool, folder.absolute(), token)
+
+    @contextmanager
+    def pool(self, kind: type, make: Callable[[], Any]) -> Iterator[Pool]:
+        """Workers of some class with `build`, which is given `make`, `evaluate` and `pulse`."""
         ray = imported()
         own = not ray.is_initialized()
         if own:
             initialise(ray, self.address)
         try:
-            with self._pool(ray, make) as pool:
-                yield Pooled(pool, folder.absolute(), token)
+            with self._workers(ray, kind, make) as pool:
+                yield pool
         finally:
             if own:
                 ray.shutdown()
 
     @contextmanager
-    def _pool(self, ray: Any, make: Callable[[], Any]) -> Iterator[Pool]:
+    def _workers(self, ray: Any, kind: type, make: Callable[[], Any]) -> Iterator[Pool]:
         needs = {"num_cpus": self.cpus, "num_gpus": self.gpus, "resources": dict(self.resources or {})}
-        actors = Actors(ray, ShardWorker, make, needs)
+        actors = Actors(ray, kind, make, needs)
         workers = self.workers or most_workers(ray, needs)
         if not workers:
             raise InputError(f"the cluster has no room for a worker ({actors.resources()}): ask for less for each")
