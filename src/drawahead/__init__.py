@@ -1,7 +1,6 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -154,8 +153,8 @@ def _found(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-    near = get_close_matches(name, __all__, 1)
-    raise AttributeError(f"drawahead has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    near = import_module(f"{__name__}.words").guess(name, __all__)
+    raise AttributeError(f"drawahead has no {name!r}" + (f"; did you mean {near!r}?" if near else ""))
 
 
 class _Package(ModuleType):

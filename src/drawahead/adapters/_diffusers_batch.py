@@ -36,8 +36,6 @@ class Asked:
     callback_inputs: Sequence[str] = ("latents",)
 
     def __post_init__(self) -> None:
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise InputError(f"sampler must be a sampler such as Coupled(), not {self.sampler!r}")
         if unknown := set(self.callback_inputs) - {"latents"}:
             raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
 

@@ -16,6 +16,7 @@ from drawahead.adapters.diffusers_prompted import PromptedPipeline
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
@@ -69,7 +70,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         return_dict: bool = True,
         callback_on_step_end: Callback | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
     ) -> DrawaheadPipelineOutput | tuple[Any, Report]:
         """Draw `batch_size` images.
@@ -83,14 +84,18 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         callback_on_step_end: called as (pipeline, step, timestep, {"latents": ...}) after each round that brought the
             slowest image further; `step` is the last step that all images have finished. Steps finish in bunches, so
             most numbers are passed over; the last one never is. Latents are copies and cannot be replaced.
-        sampler: how to draw; `Auto()` by default.
+        sampler: how to draw, as an object or by its name; `Auto()` by default.
         max_batch_size: the most states the UNet is given at a time; rounds are split, not added.
         """
         batch_size = whole("batch_size", batch_size, 1)
         if output_type not in ("pil", "np", "pt"):
             raise InputError(f"output_type must be 'pil', 'np' or 'pt', not {output_type!r}")
         asked = Asked(
-            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
+            generator,
+            as_sampler(sampler),
+            max_batch_size,
+            callback_on_step_end,
+            tuple(callback_on_step_end_tensor_inputs),
         )
         chain = from_diffusers(
             self.unet,

@@ -22,6 +22,7 @@ from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.schedules import Given
 
 
@@ -56,7 +57,7 @@ class PromptedPipeline:
         callback_on_step_end: Callback | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
         return_dict: bool = True,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
         **named: Any,
     ) -> Any:
@@ -69,7 +70,11 @@ class PromptedPipeline:
         _check(self.pipe, named)
         generator = named.get("generator")
         asked = Asked(
-            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
+            generator,
+            as_sampler(sampler),
+            max_batch_size,
+            callback_on_step_end,
+            tuple(callback_on_step_end_tensor_inputs),
         )
         reader, results = Reader(), list[Result]()
 
