@@ -166,4 +166,8 @@ def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any])
     """The chain itself, or the natural one for an oracle or a denoising target."""
     if isinstance(target, Chain):
         return target
-    return GaussianChain(target) if isinstance(target, DenoisingTarget) else TokenChain(target)
+    if isinstance(target, DenoisingTarget):
+        return GaussianChain(target)
+    if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
+        raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")
+    return TokenChain(target)

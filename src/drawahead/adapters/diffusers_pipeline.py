@@ -17,9 +17,10 @@ from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.validate import whole
+from drawahead.validate import path, short, whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
+_FETCHED = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all
 
 
@@ -44,11 +45,37 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
 
     def __init__(self, unet: diffusers.UNet2DModel, scheduler: Any) -> None:
         super().__init__()
+        if not isinstance(unet, torch.nn.Module):
+            raise InputError(f"unet must be a network such as a UNet2DModel, not {type(unet).__name__}")
         self.register_modules(unet=unet, scheduler=scheduler)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, **options: Any) -> Any:
+        """As `DiffusionPipeline.from_pretrained`, of a UNet2DModel and a scheduler; other pipelines are refused before
+        their weights are read."""
+        name = str(path("pretrained_model_name_or_path", pretrained_model_name_or_path))
+        try:
+            found = cls.load_config(name, **{key: options[key] for key in _FETCHED if key in options})
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{name!r} cannot be loaded as a pipeline: {' '.join(str(error).split())}") from error
+        parts = {key: value[1] for key, value in found.items() if isinstance(value, list | tuple) and value[1]}
+        if set(parts) != {"unet", "scheduler"} or parts["unet"] != "UNet2DModel":
+            raise InputError(
+                f"{name!r} is a {found.get('_class_name')}, not a UNet2DModel with a scheduler: load it with "
+                "diffusers.DiffusionPipeline.from_pretrained(...), and give that to DrawaheadPipeline.from_pipe(...)"
+            )
+        return super().from_pretrained(name, **options)
 
     @classmethod
     def from_pipe(cls, pipeline: Any, **options: Any) -> Any:
         """The pipeline, drawing in parallel rounds; it shares all its parts with the one given."""
+        if isinstance(pipeline, PromptedPipeline):
+            return pipeline
+        if not isinstance(getattr(pipeline, "components", None), dict):
+            raise InputError(
+                "from_pipe takes a pipeline, as diffusers.DiffusionPipeline.from_pretrained(...) gives it, not "
+                f"{short(pipeline) if isinstance(pipeline, str) else type(pipeline).__name__}"
+            )
         parts = {name for name, part in pipeline.components.items() if part is not None}
         if parts == {"unet", "scheduler"}:
             return super().from_pipe(pipeline, **options)

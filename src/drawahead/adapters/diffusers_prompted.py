@@ -18,7 +18,7 @@ from drawahead.adapters._diffusers_recipe import Conversion
 from drawahead.adapters._diffusers_schedulers import prepared
 from drawahead.adapters._diffusers_watching import NETWORKS, Watch
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.errors import InputError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.report import Report
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
@@ -84,7 +84,12 @@ class PromptedPipeline:
             return torch.cat([results[-1].samples.to(loop.start)] * loop.copies)
 
         watch = Watch(self.pipe, lambda step: reader.hear(watch, step), draw)
-        output = watch.twin()(*arguments, return_dict=return_dict, **named)
+        try:
+            output = watch.twin()(*arguments, return_dict=return_dict, **named)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            if results or isinstance(error, DrawaheadError):  # not its arguments are at fault, or that is said already
+                raise
+            raise InputError(f"{watch.kind} cannot be called like this: {error}") from error
         self.pipe.maybe_free_model_hooks()
         if not watch.done:
             raise InputError(f"the loop of {watch.kind} ends before its last timestep (denoising_end?): leave that out")
