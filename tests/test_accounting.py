@@ -265,7 +265,7 @@ def test_a_report_prints_its_figures(sampler: Sampler) -> None:
         "exact",
         f"{report.rounds} in all",
         f"{report.queries} in all",
-        f"{report.mean_rounds:.1f} a sample",
+        f"{report.mean_rounds:.1f} per sample",
         f"{report.seconds:.3f}",
     ):
         assert figure in text

@@ -125,11 +125,12 @@ def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -
 def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "My fellow Americans" in shown and all(name in shown for name in SAMPLERS)
-    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "demo.png"}
+    assert "My fellow Americans" in shown and "the same text, character for character, after 256 rounds" in shown
+    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "aztec.png", "demo.png"}
     assert run(["demo", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["files"]) == 2 and len(found["comparison"]) == len(SAMPLERS) and len(found["texts"]) == 5
+    assert len(found["files"]) == 3 and len(found["texts"]) == 5
+    assert [10 * row["drawahead"] < row["one_by_one"] for row in found["rounds"]] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(("name", "size", "dominoes"), [("dominoes", 6, 18), ("aztec", 3, 12)])
@@ -377,7 +378,11 @@ def test_models_say_what_is_still_to_install(
         (["sample", "fashion", "--temperature", "1"], "--temperature does not apply to fashion"),
         (["sample", "fashion", "--steps", "1001"], "steps must be between 1 and 1000"),
         (["sample", "fashion", "--device", "gpu"], "--device"),
-        (["compare", "text"], "no exact oracle"),
+        (["sample", "isng"], "there is no target 'isng'; did you mean 'ising'?"),
+        (["compare", "Isnig"], "did you mean 'ising'?"),
+        (["sample", "pairs", "--sampler", "copuled"], "there is no sampler 'copuled'; did you mean 'coupled'?"),
+        (["sample", "pairs", "--smapler", "coupled"], "--sampler"),
+        (["samle", "pairs"], "Did you mean 'sample'"),
         (["nothing"], "nothing"),
     ],
 )

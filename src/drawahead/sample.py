@@ -26,6 +26,7 @@ from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler
 from drawahead.validate import short, whole
@@ -55,7 +56,7 @@ def sample(
     num_samples: int = 1,
     *,
     first: int = 0,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
     max_batch_size: int | None = None,
@@ -71,7 +72,8 @@ def sample(
 
     target: a chain; or an oracle, drawn in a uniformly random order for each sample; or a denoising target.
     first: the number of the first one; sample i of a seed is the same whichever others are drawn.
-    sampler: how; `Auto()` by default, which measures and chooses. Exact samplers all give the same law.
+    sampler: how, as an object or by its name, such as "coupled"; `Auto()` by default, which measures and chooses.
+        Exact samplers all give the same law.
     seed, generator: where the randomness comes from; sample i of a seed is the same however many are asked for.
     max_batch_size: the most sequences the oracle is given at a time; rounds are split, not added.
     max_live: the most samples under way at a time; waiting ones start as others finish.
@@ -92,8 +94,7 @@ def sample(
     first = whole("first", first, 0)
     if first + num_samples > 2**63:
         raise InputError(f"first must leave the numbers of samples below 2^63, not be {short(first)}")
-    if sampler is not None and not isinstance(sampler, Sampler):
-        raise InputError(f"sampler must be a sampler such as Block(), not {short(sampler)}")
+    sampler = as_sampler(sampler)
     if executor is not None and not callable(getattr(executor, "answer", None)):
         raise InputError(f"executor must be one such as Local(), not {short(executor)}")
     if on_round is not None and not callable(on_round):
@@ -165,4 +166,8 @@ def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any])
     """The chain itself, or the natural one for an oracle or a denoising target."""
     if isinstance(target, Chain):
         return target
-    return GaussianChain(target) if isinstance(target, DenoisingTarget) else TokenChain(target)
+    if isinstance(target, DenoisingTarget):
+        return GaussianChain(target)
+    if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
+        raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")
+    return TokenChain(target)

@@ -17,6 +17,7 @@ from drawahead.validate import instance, short, whole
 if TYPE_CHECKING:
     import networkx
 
+__all__ = ["SHAPES", "aztec_diamond", "colours", "domino_grid", "dominoes", "draw", "needs", "region"]
 SHAPES = ("square", "aztec")
 """Regions that `region` knows."""
 # Okabe and Ito's colours. A domino's colour says which way it lies and on which colour of a chessboard it begins: in an
@@ -96,3 +97,7 @@ def _colour(first: tuple[int, int], second: tuple[int, int]) -> str:
 
 def _spans(matching: PlanarMatching) -> list[tuple[int, int]]:
     return [(min(at), max(at) + 1) for at in zip(*matching.nodes, strict=True)]
+
+
+def __dir__() -> list[str]:
+    return __all__

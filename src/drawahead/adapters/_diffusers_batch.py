@@ -19,6 +19,7 @@ from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
+from drawahead.validate import short
 
 Callback = Callable[[Any, int, Tensor, dict[str, Any]], dict[str, Any] | None]
 Generators = torch.Generator | list[torch.Generator] | None
@@ -36,8 +37,8 @@ class Asked:
     callback_inputs: Sequence[str] = ("latents",)
 
     def __post_init__(self) -> None:
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise InputError(f"sampler must be a sampler such as Coupled(), not {self.sampler!r}")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback_on_step_end must be callable, not {short(self.callback)}")
         if unknown := set(self.callback_inputs) - {"latents"}:
             raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
 

@@ -56,8 +56,10 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
 
     `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, the last ones.
     """
+    if isinstance(scheduler, type):
+        raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
     if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
-        raise InputError(f"scheduler must be one of diffusers, not {type(scheduler).__name__}")
+        raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {type(scheduler).__name__}")
     fresh = type(scheduler).from_config(scheduler.config)
     if type(fresh).__name__ in _SETTINGS:
         _check_settings(type(fresh).__name__, fresh)

@@ -20,9 +20,9 @@ from drawahead.randomness import checked_seed
 from drawahead.report import Report
 from drawahead.sample import sample
 from drawahead.samplers import Auto, Coupled, Sampler, Sequential
-from drawahead.samplers.record import from_repr
+from drawahead.samplers.record import as_sampler, from_repr
 from drawahead.samplers.window import WindowSampler
-from drawahead.validate import instance, number
+from drawahead.validate import number
 
 __all__ = ["Accelerated", "accelerate", "policy"]
 
@@ -32,7 +32,7 @@ _LOOP = "conditional_sample"
 def policy(
     model: Any,
     *,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
@@ -54,7 +54,7 @@ def policy(
 def accelerate(
     model: Any,
     *,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
@@ -89,15 +89,14 @@ class Accelerated:
     def __init__(
         self,
         owner: Any,
-        sampler: Sampler | None,
+        sampler: Sampler | str | None,
         deadline_ms: float | None,
         seed: int | None,
         graphs: bool | None,
     ) -> None:
         if isinstance(vars(owner).get(_LOOP), Accelerated):
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
-        if sampler is not None:
-            instance("sampler", sampler, Sampler, "a sampler such as Coupled()")
+        sampler = as_sampler(sampler)
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)

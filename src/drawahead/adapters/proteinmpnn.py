@@ -34,6 +34,7 @@ from drawahead.models.oracles import HIDDEN
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import as_device, number, short
 
 __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
@@ -136,7 +137,7 @@ class ProteinMPNN(BackboneOracle):
         design_chains: Sequence[str] | None = None,
         redesign: int | str | Sequence[int | str] | None = None,
         order: Order = None,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         seed: int | None = None,
         first: int = 0,
         max_batch_size: int | None = None,
@@ -149,7 +150,7 @@ class ProteinMPNN(BackboneOracle):
             chain,
             num,
             first=first,
-            sampler=sampler or Coupled(),
+            sampler=as_sampler(sampler) or Coupled(),
             seed=seed_from(seed, None),
             max_batch_size=max_batch_size,
             progress=progress,

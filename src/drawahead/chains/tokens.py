@@ -299,7 +299,10 @@ class TokenChain(Chain):
         for name in ("order", "evidence", "numbers"):
             given = getattr(self, name)
             if isinstance(given, Tensor) and (given.dim() == 2 or name == "numbers") and len(given) < num_samples:
-                raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
+                raise InputError(
+                    f"{name} has {len(given)} rows, but {num_samples} samples are asked for: give one for each sample, "
+                    "the same again to draw several of it"
+                )
 
     def empty(self, num_samples: int) -> Tensor:
         return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)

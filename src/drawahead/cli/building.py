@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from drawahead.progress import bar, clock
-
 Built = TypeVar("Built")
 _QUICK = 1.0  # seconds of which nobody is told
 _LOOK = 0.1
@@ -20,6 +18,8 @@ def built(what: str, make: Callable[[], Built], seconds: float) -> Built:
 
     seconds: how long it may take, about.
     """
+    from drawahead.progress import bar, clock
+
     found: list[Built] = []
     failed: list[BaseException] = []
 

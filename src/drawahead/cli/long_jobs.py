@@ -12,12 +12,14 @@ import typer
 
 from drawahead import jobs
 from drawahead.cli.failing import INTERRUPTED, Stopped
+from drawahead.cli.names import setup
 from drawahead.cli.shipped import SHIPPED, TargetOptions
 from drawahead.cli.workers import planned
 from drawahead.errors import JobError
 from drawahead.jobs import Job, RayWorkers
 from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
+from drawahead.words import counted
 
 
 @final
@@ -68,9 +70,9 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
         typer.echo(json_format.dumps(_to_dict(job)))
     elif not quiet:
         if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
-            typer.echo(job.report)
-        shards = f"{len(job.shards)} shard{'s' * (len(job.shards) != 1)}"
-        typer.echo(f"{job.num_samples} samples in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
+            typer.echo(f"{job.report}{setup(plan.setup_seconds)}")
+        samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
+        typer.echo(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
 
 
 def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
@@ -87,7 +89,7 @@ def _what_is_kept(target: str, folder: Path) -> str:
     if not (folder / "manifest.json").exists():
         return "nothing was finished"
     job = jobs.read(folder)
-    kept = f"{job.finished} of {job.config.num} samples are kept in {folder}"
+    kept = f"{job.finished} of {counted(job.config.num, 'sample')} are kept in {folder}"
     return kept if job.complete else f"{kept}; {_how_to_go_on(target, folder)}"
 
 

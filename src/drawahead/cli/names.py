@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from drawahead import samplers, targets
@@ -12,10 +13,32 @@ from drawahead.errors import InputError
 from drawahead.samplers import Sampler
 from drawahead.targets import Ising
 from drawahead.views import Images, Tokens, Vectors, View, view_of
+from drawahead.words import meant, pick
+
+KNOWN = dict.fromkeys([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS])
+"""Every name, in the order in which they are listed."""
+_NOTED = 0.1  # seconds of setting up that are worth a line
 
 
 def named(name: str, asked: TargetOptions) -> Subject:
-    """What is called `name`, with the options asked for."""
+    """What is called `name`, with the options asked for; it knows how long that took."""
+    began = time.perf_counter()
+    subject = _named(name, asked)
+    return replace(subject, setup_seconds=time.perf_counter() - began)
+
+
+def known_as(name: str) -> str:
+    """The name of a target whatever its case; of a model of the user's own, as it is."""
+    return name if own.is_own(name) else meant(name, KNOWN)
+
+
+def setup(seconds: float) -> str:
+    """A line for the end of a report, where that was long enough to matter."""
+    return f"\n  set-up      {seconds:.3f} seconds more, before the first round" if seconds >= _NOTED else ""
+
+
+def _named(name: str, asked: TargetOptions) -> Subject:
+    name = known_as(name)
     if name in SHIPPED:
         asked.only(name, *SHIPPED[name].options)
         return SHIPPED[name].make(asked)
@@ -24,8 +47,7 @@ def named(name: str, asked: TargetOptions) -> Subject:
     if name not in targets.TARGETS and name not in targets.CHAINS:
         if own.is_own(name):
             return _own(name, asked)
-        known = ", ".join([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS])
-        raise InputError(f"there is no target {name!r}; the targets are {known}; for a model of your own: {own.HINT}")
+        pick("target", name, KNOWN, f"; for a model of your own: {own.HINT}")
     asked.only(name, *(("size", "order") if name in targets.TARGETS else ("size",)))
     usual = (targets.TARGETS.get(name) or targets.CHAINS[name]).default_size
     asked = replace(asked, size=asked.size or usual)
@@ -54,6 +76,6 @@ def sampler_named(name: str | None, window: int | None) -> Sampler | None:
     """The sampler asked for; a window alone asks for `Coupled`. None if neither is given."""
     if name is None and window is None:
         return None
-    if name == "auto" and window is not None:
+    if name is not None and name.lower() == "auto" and window is not None:
         raise InputError("--window does not go with --sampler auto, which chooses its window; name another sampler")
     return samplers.named(name or "coupled", window)

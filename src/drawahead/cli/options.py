@@ -8,25 +8,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from drawahead import targets
-from drawahead.cli.shipped import SHIPPED, TILINGS
-from drawahead.samplers import SAMPLERS
-
 DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 """The headings of the help text."""
 
 
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
+    from drawahead import targets
+    from drawahead.cli.shipped import SHIPPED, TILINGS
+
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
     known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
     known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
-    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete)]
+    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete.lower())]
 
 
 def _samplers(incomplete: str) -> list[str]:
-    return [name for name in ("auto", *SAMPLERS) if name.startswith(incomplete)]
+    from drawahead.samplers import SAMPLERS
+
+    return [name for name in ("auto", *SAMPLERS) if name.startswith(incomplete.lower())]
 
 
 def option(

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json as json_format
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drawahead import jobs, pages, targets
-from drawahead.chains import Chain
 from drawahead.cli import options
-from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.errors import InputError
-from drawahead.jobs import Job, files
+
+if TYPE_CHECKING:
+    from drawahead.chains import Chain
+    from drawahead.jobs import Job
 
 
 def report(
@@ -59,6 +58,11 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some came about."""
+    from drawahead import jobs, pages
+    from drawahead.cli.names import named
+    from drawahead.cli.shipped import TargetOptions
+    from drawahead.jobs import files
+
     job = jobs.read(folder)
     out = out or folder / "report.html"
     if not out.absolute().parent.is_dir():
@@ -81,8 +85,11 @@ def report(
 def chain_of(job: Job) -> Chain | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
+    from drawahead.cli.names import KNOWN, named
+    from drawahead.cli.shipped import TargetOptions
+
     name, config = job.config.name, job.config
-    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
+    if name not in KNOWN or not job.num_samples:
         return None
     job.look()  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)

@@ -77,6 +77,8 @@ class Subject:
     """How they are drawn unless another sampler is asked for; None measures and chooses."""
     remark: str = ""
     """What the user should know before the samples come."""
+    setup_seconds: float = 0.0
+    """How long it took to make."""
     options: dict[str, Any] = field(default_factory=dict)
     """What it was made with, defaults included: a job writes it down, and is resumed with it."""
 

@@ -11,7 +11,7 @@ from typing import Any, final
 from drawahead.chains import Chain
 from drawahead.cli.names import named
 from drawahead.cli.own import is_own
-from drawahead.cli.shipped import SHIPPED, TargetOptions, usual_steps
+from drawahead.cli.shipped import SHIPPED, Subject, TargetOptions, usual_steps
 from drawahead.errors import InputError
 from drawahead.jobs import RayWorkers
 from drawahead.samplers import Sampler
@@ -41,13 +41,14 @@ class Plan:
     num: int = 8
     sampler: Sampler | None = None
     remark: str = ""
+    setup_seconds: float = 0.0
 
 
 def planned(target: str, asked: TargetOptions, workers: RayWorkers | None) -> Plan:
     """The plan for what is called `target`. With workers a model of the user's own is built by them alone."""
     if workers is None:
         subject = named(target, asked)
-        return Plan(subject.chain, subject.options, subject.num, subject.sampler, subject.remark)
+        return _planned(subject.chain, subject)
     if is_own(target):
         return Plan(functools.partial(_made, _placed(target), asked), asked.given)
     here = there = asked
@@ -57,7 +58,11 @@ def planned(target: str, asked: TargetOptions, workers: RayWorkers | None) -> Pl
         here, there = (replace(asked, steps=steps, device=place) for place in ("cpu", device))
     subject = named(target, here)
     make = functools.partial(_made, target, there.filled(subject.options))
-    return Plan(make, subject.options, subject.num, subject.sampler, subject.remark)
+    return _planned(make, subject)
+
+
+def _planned(target: Chain | Callable[[], Any], subject: Subject) -> Plan:
+    return Plan(target, subject.options, subject.num, subject.sampler, subject.remark, subject.setup_seconds)
 
 
 def _made(target: str, asked: TargetOptions) -> Chain:

@@ -49,3 +49,7 @@ from drawahead.jobs.workers import RayWorkers
 from drawahead.samplers.record import SamplerRecord
 
 __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]
+
+
+def __dir__() -> list[str]:
+    return __all__

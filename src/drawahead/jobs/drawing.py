@@ -23,6 +23,7 @@ from drawahead.progress import bar
 from drawahead.report import Report
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import instance, path, short, whole
 
 
@@ -36,7 +37,7 @@ def draw(
     resume: bool = False,
     any_version: bool = False,
     shard_size: int | None = None,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     seed: int | None = None,
     max_batch_size: int | None = None,
     max_live: int | None = None,
@@ -69,7 +70,6 @@ def draw(
     """
     place = path("folder", folder)
     for what, given, kind, wanted in (
-        ("sampler", sampler, Sampler, "a sampler such as Block()"),
         ("options", options, Mapping, "a mapping"),
         ("resume", resume, bool, "True or False"),
         ("any_version", any_version, bool, "True or False"),
@@ -87,7 +87,7 @@ def draw(
         validate.text("name", name, 1000),
         validate.plain("options", dict(options or {})),
         whole("num_samples", num_samples, 1),
-        sampler,
+        as_sampler(sampler),
         None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),
         None if shard_size is None else whole("shard_size", shard_size, 1),
         None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -81,8 +82,11 @@ def file_name(index: int) -> str:
 def read(folder: Path) -> Manifest:
     """The manifest of a folder. Everything in it is checked."""
     where = f"the manifest {folder / NAME}"
+    if not os.path.lexists(folder / NAME):
+        raise InputError(f"{folder} holds no job: {where} is not there; `drawahead sample NAME --out DIR` begins one")
+    text = files.read(folder / NAME, "the manifest", _MOST_BYTES)
     try:
-        found = validate.parsed("it", files.read(folder / NAME, "the manifest", _MOST_BYTES))
+        found = validate.parsed("it", text)
         if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
             raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
         found = {"condition": ""} | found  # manifests of earlier versions have none

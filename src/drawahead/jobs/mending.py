@@ -17,6 +17,7 @@ from drawahead.models.denoisers import DenoisingTarget
 from drawahead.models.oracles import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import path
 
 
@@ -24,7 +25,7 @@ def mend(
     folder: Folder,
     target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
     *,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     any_version: bool = False,
 ) -> list[Shard]:
     """Read every finished shard, and draw those again that are not what the manifest tells. -> those, as they are now.
@@ -37,7 +38,7 @@ def mend(
     with lock.locked(place):
         job = read(place)
         config = job.config
-        asked = JobRequest(config.name, config.options, config.num, sampler, None, None, None, None, None)
+        asked = JobRequest(config.name, config.options, config.num, as_sampler(sampler), None, None, None, None, None)
         _, used = asked.resumed(job.manifest, Facts.of(model.chain), any_version=any_version)
         if not files.is_folder(place / manifest.SHARDS):
             raise InputError(f"{place / manifest.SHARDS} is not a folder")

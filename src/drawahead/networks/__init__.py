@@ -4,3 +4,7 @@ from drawahead.networks.fashion import fashion
 from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
 
 __all__ = ["TextModel", "fashion", "infilling", "text", "to_text", "to_tokens"]
+
+
+def __dir__() -> list[str]:
+    return __all__

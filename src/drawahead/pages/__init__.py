@@ -22,3 +22,7 @@ __all__ = [
     "job_page",
     "page",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

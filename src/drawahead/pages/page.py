@@ -18,6 +18,7 @@ from drawahead.pages.gallery import Target, gallery, suiting, viewed
 from drawahead.pages.reels import Film
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import instance, whole
 from drawahead.views import View, view_of
 
@@ -36,7 +37,7 @@ def page(
     samples: int | None = None,
     films: int = 4,
     view: View | None = None,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     about: Mapping[str, object] | None = None,
     note: str = "",
 ) -> str:
@@ -47,7 +48,7 @@ def page(
     the target. sampler: what drew them; None takes the one that the report names. about: more lines for the
     configuration. note: what readers should be warned of; that a run was stopped early is said without it.
     """
-    chain = as_chain(target)
+    chain, sampler = as_chain(target), as_sampler(sampler)
     view = viewed(view) or view_of(chain)
     films = whole("films", films, 0)
     instance("note", note, str, "a text")

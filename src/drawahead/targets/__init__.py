@@ -39,3 +39,7 @@ __all__ = [
     "draw_directly",
     "named",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,6 +15,7 @@ from drawahead.sample import Result
 from drawahead.targets import PlanarMatching
 from drawahead.views.base import TokenView
 from drawahead.views.pictures import Tiles
+from drawahead.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -55,7 +56,7 @@ class Tilings(TokenView):
         from drawahead.views import terminal
 
         fills = tilings.colours(self.matching, result.samples[0])
-        otherwise = f"{len(result.samples)} tilings of {len(fills)} squares; --out tiling.png draws one"
+        otherwise = f"{counted(len(result.samples), 'tiling')} of {len(fills)} squares; --out tiling.png draws one"
         return terminal.squares(fills, console, otherwise)
 
     def plain(self, samples: Tensor) -> list[Any]:
