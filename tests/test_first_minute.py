@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -217,3 +219,8 @@ def test_words() -> None:
     one, many = (da.sample(da.targets.Pairs(4), number, sampler="sequential", seed=0).report for number in (1, 3))
     assert "1 sample of 4 steps" in str(one) and "3 samples of 4 steps" in str(many)
     assert "4.0 per sample (as many as one by one)" in str(one)
+
+
+def test_the_package_can_be_sent_to_another_process() -> None:
+    """As part of a function that refers to it."""
+    assert pickle.loads(pickle.dumps(da)) is da and copy.deepcopy(da) is da

@@ -1,7 +1,7 @@
 """Jobs on a Ray cluster of several nodes on this machine, to which all sorts of things happen.
 
-Run as a script: `clustered.py FOLDER PART...`, with parts nodes, kills=N, hangs, complains, head. It prints one JSON
-object. Whatever happens, the folder of the job must be the one that a single process makes.
+Run as a script: `clustered.py FOLDER PART...`, with parts nodes, designs, kills=N, hangs, complains, head. It prints
+one JSON object. Whatever happens, the folder of the job must be the one that a single process makes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.jobs import Job
+from tests.design.structures import folder_of, save_weights
 
 NUM, SHARD = 240, 8
 SETTINGS: dict[str, Any] = {"name": "clustered", "seed": 7, "sampler": da.Coupled(window=3), "shard_size": SHARD}
@@ -135,6 +136,20 @@ def nodes(cluster: Cluster, folder: Path) -> dict[str, int]:
     return {"begun": begun.finished, "num": NUM, "killed": killed_one[0], "started": started}
 
 
+def designs(cluster: Cluster, folder: Path) -> dict[str, int]:
+    """Structures designed on workers, by the command: the files are those of one process."""
+    folder_of(folder / "in")
+    save_weights(folder / "weights")
+    words = ["design", str(folder / "in"), "--weights", str(folder / "weights"), "--num", "2", "--quiet"]
+    command = [sys.executable, "-c", "from drawahead.cli import main; main()", *words]
+    alone, many = folder / "one", folder / "many"
+    subprocess.run([*command, "--out", str(alone)], check=True)
+    subprocess.run([*command, "--out", str(many), "--workers", "ray:2", "--address", cluster.address], check=True)
+    compared = [path.relative_to(alone) for path in alone.rglob("*") if path.suffix in (".fa", ".csv")]
+    assert len(compared) == 5 and all((alone / name).read_bytes() == (many / name).read_bytes() for name in compared)
+    return {"files": len(compared)}
+
+
 def kills(cluster: Cluster, folder: Path, number: int) -> dict[str, int]:
     """Workers killed at random moments, while they start as well, in one job after another."""
     pids, dice, died, done = folder / "killed", random.Random(1), [0], 0
@@ -199,6 +214,7 @@ def head(cluster: Cluster, folder: Path) -> dict[str, int]:
 
 PARTS: dict[str, Callable[..., Any]] = {
     "nodes": nodes,
+    "designs": designs,
     "kills": kills,
     "hangs": hangs,
     "complains": complains,

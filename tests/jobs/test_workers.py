@@ -142,7 +142,7 @@ def clustered(folder: Path, *parts: str, seconds: float) -> dict[str, Any]:
     ours = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     done = subprocess.run(
         [sys.executable, str(CLUSTERED), str(folder), *parts],
-        env=os.environ | ours | {"RAY_AUTH_TOKEN": secrets.token_hex(32)},
+        env=os.environ | ours | {"RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": str(CLUSTERED.parents[2])},
         capture_output=True,
         text=True,
         check=False,
@@ -155,7 +155,9 @@ def clustered(folder: Path, *parts: str, seconds: float) -> dict[str, Any]:
 
 def test_a_cluster_whose_workers_and_nodes_die(tmp_path: Path) -> None:
     """A worker killed, a node taken away, another added; stopped on the way, and finished without Ray."""
-    found = clustered(tmp_path, "nodes", seconds=300.0)["nodes"]
+    both = clustered(tmp_path, "nodes", "designs", seconds=300.0)
+    found = both["nodes"]
+    assert both["designs"]["files"] == 5
     assert found["killed"] == 1 and found["started"] >= 3 and 0 < found["begun"] < found["num"]
 
 

@@ -43,11 +43,15 @@ def design(
     score_only: own.ScoreOnly = False,
     unconditional_probs: own.Unconditional = False,
     resume: own.Resume = False,
+    workers: own.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Design protein sequences for structures with ProteinMPNN, into FASTA files, a table and a page."""
     from drawahead.cli.designing import begun, draw, score
+    from drawahead.cli.workers import workers_named
 
     given: dict[str, Any] = {
         "model": model,
@@ -76,11 +80,16 @@ def design(
         "pssm_log_odds": pssm_log_odds,
         "dtype": dtype,
     }
+    cluster = workers_named(workers, address, gpus_per_worker)
+    if device is None and cluster is not None:
+        device = "cuda" if cluster.gpus else "cpu"
     paths, asked, where = begun(out, list(structures or []), given, device, resume=resume)
     if score_only or unconditional_probs:
+        if cluster is not None:
+            raise InputError("--workers is for designing: structures are scored here, leave it out")
         score(out, paths, asked, where, unconditional_probs, json=json, quiet=quiet)
     else:
-        draw(out, paths, asked, where, batch, resume, json=json, quiet=quiet)
+        draw(out, paths, asked, where, batch, resume, cluster, json=json, quiet=quiet)
 
 
 def _numbers(name: str, text: str | None) -> list[float] | None:

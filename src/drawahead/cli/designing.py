@@ -18,7 +18,7 @@ from drawahead.design.folder import MANIFEST
 from drawahead.design.page import page
 from drawahead.design.standing import Standing
 from drawahead.design.tables import is_file
-from drawahead.jobs import files
+from drawahead.jobs import RayWorkers, files
 from drawahead.progress import bar, visible
 from drawahead.words import counted
 
@@ -41,6 +41,7 @@ def draw(
     device: str,
     batch: int | None,
     resume: bool,
+    cluster: RayWorkers | None,
     *,
     json: bool,
     quiet: bool,
@@ -53,7 +54,17 @@ def draw(
                 if not quiet:
                     show(standing.share, standing.parts())
 
-            job = tool.run(out, paths, asked, device=device, batch=batch, resume=resume, watch=watch, on_fail=_tell)
+            job = tool.run(
+                out,
+                paths,
+                asked,
+                device=device,
+                batch=batch,
+                resume=resume,
+                workers=cluster,
+                watch=watch,
+                on_fail=_tell,
+            )
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(out)}", INTERRUPTED) from None
     if job.parts:

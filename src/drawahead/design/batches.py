@@ -25,7 +25,7 @@ _LIVE = 1024  # sequences under way at a time, if nobody says how many
 _RESIDUE_BYTES = 3 * 48 * 128 * 4  # of what a structure holds on the device, about
 
 WORKER_BYTES = 2**30
-"""Of structures that a worker of a cluster is given at a time: a few dozen, so that many workers have something to do."""
+"""Of structures that a worker of a cluster is given at a time: a few dozen, so that many workers are busy."""
 
 OnRound = Callable[[Report], None] | None
 
