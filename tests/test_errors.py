@@ -53,7 +53,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("num_samples", lambda: da.sample(DENSE, 2.5)),  # type: ignore[arg-type]
     ("num_samples", lambda: da.sample(DENSE, "3")),  # type: ignore[arg-type]
     ("seed", lambda: da.sample(DENSE, 2, seed=1.5)),  # type: ignore[arg-type]
-    ("sampler", lambda: da.sample(DENSE, 2, sampler="block")),  # type: ignore[arg-type]
+    ("sampler", lambda: da.sample(DENSE, 2, sampler="blok")),
     ("sampler", lambda: da.sample(DENSE, 2, sampler=Block)),  # type: ignore[arg-type]
     ("max_live", lambda: da.sample(DENSE, 2, max_live=0)),
     ("max_batch_size", lambda: da.sample(DENSE, 2, max_batch_size=0)),

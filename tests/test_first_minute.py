@@ -58,6 +58,8 @@ import drawahead.sample
 assert callable(da.sample) and callable(drawahead.sample) and da.laws.Categorical is da.Categorical
 from drawahead import *
 assert sample is da.sample
+import copy, pickle
+assert pickle.loads(pickle.dumps(da)) is da is copy.deepcopy(da)
 """
     done = python(code)
     assert done.returncode == 0, done.stderr

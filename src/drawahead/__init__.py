@@ -170,6 +170,10 @@ class _Package(ModuleType):
     def __dir__(self) -> list[str]:
         return [*__all__, "__version__"]
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """By its name, as plain modules are pickled where functions of a user travel to workers."""
+        return import_module, (__name__,)
+
 
 if not TYPE_CHECKING:  # or every misspelt name would pass for Any
     sys.modules[__name__].__class__ = _Package
