@@ -1,4 +1,4 @@
-"""Fetch what `tasks.py` and `rollouts.py` need beside torch and SciPy, small enough to travel to a machine without a network.
+"""Fetch what `tasks.py` and `rollouts.py` need beside torch and SciPy, small enough to travel to where no network is.
 
 python training/packages.py --python 3.12 --out carry/metaworld
 

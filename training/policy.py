@@ -168,8 +168,8 @@ def main() -> None:
     policy.save(options.out, seen[some[:, :HISTORY]].flatten(1), facts)
     size, number = options.out.stat().st_size / 1e6, sum(p.numel() for p in policy.unet.parameters()) / 1e6
     print(
-        f"{course.step} steps in {perf_counter() - course.began:.0f} s, loss {running.item():.4f}; {number:.1f} million "
-        f"parameters, {size:.1f} MB: {options.out}"
+        f"{course.step} steps in {perf_counter() - course.began:.0f} s, loss {running.item():.4f}; "
+        f"{number:.1f} million parameters, {size:.1f} MB: {options.out}"
     )
 
 
