@@ -15,7 +15,7 @@ import torch
 
 pytest.importorskip("diffusers")
 TRAINING = Path(__file__).parents[2] / "training"
-SCRIPTS = ("common", "policy", "tasks", "rollouts")
+SCRIPTS = ("common", "policy", "tasks", "rollouts", "watch")
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +118,33 @@ def test_pairs_are_judged_by_a_coin(scripts: dict[str, Any]) -> None:
     assert found["difference"] == pytest.approx(0.06) and found["low"] < 0.06 < found["high"]
     alike = scripts["rollouts"].paired(first, first)
     assert alike["p"] == 1 and alike["low"] == alike["difference"] == alike["high"] == 0
+
+
+def test_an_episode_is_watched_round_by_round(scripts: dict[str, Any], trained: Path, tmp_path: Path) -> None:
+    scripts["tasks"].LIMIT = 12
+    watch, policy = scripts["watch"], scripts["policy"].Policy.load(trained, "cpu")
+    table = Table()
+    watch.recorded(policy, table, 1, torch.device("cpu")).save(tmp_path / "episode.npz")
+    episode = watch.Recorded.load(tmp_path / "episode.npz")
+    actions, chunks = len(episode.seen) - 1, episode.chunk.max() + 1
+    assert chunks == -(-actions // 8) and len(episode.chunk) == len(episode.committed) == len(episode.guess)
+    for chunk in range(chunks):
+        committed = episode.committed[episode.chunk == chunk]
+        assert committed[-1] == 100 and (np.diff(committed) >= 0).all()
+        last = episode.guess[episode.chunk == chunk][-1]  # what is committed in the end is what the hand does
+        hand = episode.seen[8 * chunk : 8 * chunk + 9, 0]
+        assert np.allclose(np.diff(hand), 0.1 * np.clip(last[1 : len(hand), 0], -1, 1), atol=1e-5)
+    slow, fast = (list(watch.moments(episode, one_by_one=each)) for each in (True, False))
+    assert slow[-1].passes == 100 * chunks and fast[-1].passes == len(episode.chunk)
+    assert slow[-1].at == fast[-1].at == actions
+    watch.page(policy, table, 1, torch.device("cpu"), tmp_path / "page.html", number=2)
+    assert "Action chunks" in (tmp_path / "page.html").read_text()
+
+
+def test_an_animation_shows_every_round_and_action(scripts: dict[str, Any], tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    guess = np.zeros((2, 16, 4))
+    episode = scripts["watch"].Recorded(np.zeros((4, 10)), np.array([0, 0]), np.array([40, 100]), guess, np.array(True))
+    scripts["watch"].draw(episode, tmp_path / "it.gif", hold=1)
+    with image.open(tmp_path / "it.gif") as drawn:  # what is held may be one longer frame
+        assert drawn.size == (640, 370) and drawn.n_frames in (5, 6)
