@@ -90,6 +90,8 @@ class Accelerated:
 
     report: Report | None
     """What the last call cost."""
+    chain: GaussianChain | None
+    """What the last call drew from, such as `drawahead time` takes."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Accelerated:
         self._noise = None if seed is None else torch.Generator().manual_seed(checked_seed(seed) % 2**63)
         self._kept: dict[Any, tuple[GaussianChain, Sampler]] = {}
         self._calls = Calls()
-        self.report = None
+        self.report = self.chain = None
         setattr(owner, _LOOP, self)
 
     def undo(self) -> None:
@@ -148,8 +150,9 @@ class Accelerated:
         known = key in self._kept
         chain, sampler = self._kept[key] if known else (self._chain(wanted), self._first(wanted))
         late = Deadline(began, self._deadline) if known and self._deadline is not None else None
+        self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
         result = sample(
-            chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition),
+            self.chain,
             wanted.number,
             sampler=sampler,
             generator=wanted.generator or self._noise,

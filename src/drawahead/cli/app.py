@@ -23,6 +23,7 @@ from drawahead.cli.failing import INTERRUPTED, Stopped, fail
 from drawahead.cli.folders import check, export, status
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
+from drawahead.cli.timing import time
 from drawahead.cli.verify import verify
 from drawahead.errors import DrawaheadError
 
@@ -93,6 +94,7 @@ app.command(rich_help_panel=JOBS)(check)
 app.command(rich_help_panel=JOBS)(export)
 app.command(rich_help_panel=CHECK)(compare)
 app.command(rich_help_panel=CHECK)(verify)
+app.command(rich_help_panel=CHECK)(time)
 app.command(rich_help_panel=LOOK)(targets)
 app.command(rich_help_panel=LOOK)(samplers)
 app.command(rich_help_panel=LOOK)(models)
