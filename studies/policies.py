@@ -50,7 +50,7 @@ class Policy:
         from diffusers import DDPMScheduler
 
         self.unet, self.num_inference_steps = unet, STEPS
-        self.noise_scheduler = DDPMScheduler(STEPS, beta_schedule="squaredcos_cap_v2")
+        self.noise_scheduler = DDPMScheduler(num_train_timesteps=STEPS, beta_schedule="squaredcos_cap_v2")
 
     @torch.no_grad()
     def conditional_sample(self, batch_size: int, global_cond: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class Policy(nn.Module):
         self.seen, self.done, self.widths = seen, done, widths
         self.horizon, self.action_dim = HORIZON, len(done.low)
         self.unet = PolicyUNet(self.action_dim, HISTORY * len(seen.low), widths)
-        self.noise_scheduler = scheduler or DDPMScheduler(STEPS, beta_schedule="squaredcos_cap_v2")
+        self.noise_scheduler = scheduler or DDPMScheduler(num_train_timesteps=STEPS, beta_schedule="squaredcos_cap_v2")
         self.num_inference_steps = STEPS
 
     def conditional_sample(

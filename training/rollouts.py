@@ -8,6 +8,7 @@ Environments run on the CPU, in lockstep, and their observations share the polic
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import math
 import platform
@@ -40,7 +41,8 @@ def method(policy: Policy, name: str) -> Iterator[Any]:
         elif name == "sequential":
             yield None
         else:
-            policy.noise_scheduler = DDIMScheduler.from_config(own[0].config)
+            settings = inspect.signature(DDIMScheduler.__init__).parameters
+            policy.noise_scheduler = DDIMScheduler(**{k: v for k, v in own[0].config.items() if k in settings})
             policy.num_inference_steps = int(name.removeprefix("ddim"))
             yield None
     finally:

@@ -148,3 +148,13 @@ def test_an_animation_shows_every_round_and_action(scripts: dict[str, Any], tmp_
     scripts["watch"].draw(episode, tmp_path / "it.gif", hold=1)
     with image.open(tmp_path / "it.gif") as drawn:  # what is held may be one longer frame
         assert drawn.size == (640, 370) and drawn.n_frames in (5, 6)
+
+
+def test_a_policy_and_its_few_steps_have_one_noise_schedule(scripts: dict[str, Any], trained: Path) -> None:
+    policy = scripts["policy"].Policy.load(trained, "cpu")
+    own = policy.noise_scheduler.alphas_cumprod
+    with scripts["rollouts"].method(policy, "ddim8"):
+        few = policy.noise_scheduler
+        assert type(few).__name__ == "DDIMScheduler" and torch.equal(few.alphas_cumprod, own)
+        few.set_timesteps(policy.num_inference_steps)
+        assert len(few.timesteps) == 8 and few.timesteps[0] < 100
