@@ -1,6 +1,6 @@
 """Train a diffusion policy: DDPM with 100 steps over chunks of 16 actions, given the last two observations.
 
-python training/policy.py --data carry/push.npz --out out/push.pt --seconds 500
+python training/policy.py --data carry/training/push.npz --out out/push.safetensors --seconds 280
 
 The architecture and its settings are those of LeRobot's diffusion policy for low-dimensional observations: a squared
 cosine schedule, noise predicted, predictions clipped, actions and observations scaled to [-1, 1].
@@ -12,17 +12,21 @@ import argparse
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, final
 
 import numpy as np
 import torch
 from common import Average, Course, optimizer, step
 from diffusers import DDPMScheduler
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from drawahead.networks.policy_unet import PolicyUNet
 
 HORIZON, HISTORY, TAKEN, STEPS = 16, 2, 8, 100
+SHOWN = 256  # observations that are kept with the weights
 
 
 @final
@@ -59,7 +63,7 @@ class Policy(nn.Module):
         self.seen, self.done, self.widths = seen, done, widths
         self.horizon, self.action_dim = HORIZON, len(done.low)
         self.unet = PolicyUNet(self.action_dim, HISTORY * len(seen.low), widths)
-        self.noise_scheduler = scheduler or DDPMScheduler(STEPS, beta_schedule="squaredcos_cap_v2")
+        self.noise_scheduler = scheduler or DDPMScheduler(num_train_timesteps=STEPS, beta_schedule="squaredcos_cap_v2")
         self.num_inference_steps = STEPS
 
     def conditional_sample(
@@ -80,19 +84,27 @@ class Policy(nn.Module):
         chunk = self.conditional_sample(len(told), global_cond=told, generator=generator)
         return self.done.grow(chunk[:, HISTORY - 1 : HISTORY - 1 + TAKEN])
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, told: Tensor, facts: dict[str, str]) -> None:
+        """Weights in half precision, as what is trained travels; beside them what a few observations tell the network,
+        for studies that have no robot."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        scales = {name: vars(scale.to("cpu")) for name, scale in (("seen", self.seen), ("done", self.done))}
-        # Half precision: what is trained is small and travels.
-        weights = {name: weight.half() for name, weight in self.unet.state_dict().items()}
-        torch.save({"scales": scales, "widths": self.widths, "unet": weights}, path)
+        tensors = {f"unet.{name}": weight.half() for name, weight in self.unet.state_dict().items()}
+        for name, scale in (("seen", self.seen), ("done", self.done)):
+            tensors |= {f"{name}.low": scale.low, f"{name}.high": scale.high}
+        tensors["told"] = told
+        facts = facts | {"widths": " ".join(map(str, self.widths))}
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, metadata=facts)
 
     @classmethod
     def load(cls, path: Path, device: torch.device | str) -> Policy:
-        held = torch.load(path, map_location=device, weights_only=True)
-        seen, done = (Scale(**held["scales"][name]).to(device) for name in ("seen", "done"))
-        policy = cls(seen, done, tuple(held["widths"])).to(device)
-        policy.unet.load_state_dict({name: weight.float() for name, weight in held["unet"].items()})
+        with safe_open(path, "pt", device=str(device)) as held:
+            tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 (it is no dict)
+            widths = tuple(int(width) for width in held.metadata()["widths"].split())
+        seen, done = (Scale(tensors[f"{name}.low"], tensors[f"{name}.high"]) for name in ("seen", "done"))
+        policy = cls(seen, done, widths).to(device)
+        policy.unet.load_state_dict(
+            {name.removeprefix("unet."): tensor.float() for name, tensor in tensors.items() if name.startswith("unet.")}
+        )
         return policy.eval()
 
 
@@ -109,10 +121,10 @@ def windows(lengths: list[int]) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("carry/push.npz"))
-    parser.add_argument("--out", type=Path, default=Path("out/push.pt"))
+    parser.add_argument("--data", type=Path, default=Path("carry/training/push.npz"))
+    parser.add_argument("--out", type=Path, default=Path("out/push.safetensors"))
     parser.add_argument("--widths", type=int, nargs="+", default=[128, 256, 512])
-    parser.add_argument("--steps", type=int, default=40_000)
+    parser.add_argument("--steps", type=int, default=60_000)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop by then whatever the steps")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rate", type=float, default=3e-4)
@@ -137,7 +149,7 @@ def main() -> None:
         return (predicted.float() - noise).square().mean()
 
     fast = torch.compile(loss_of, dynamic=False) if device.type == "cuda" else loss_of
-    running = torch.zeros((), device=device)
+    running, shown = torch.zeros((), device=device), course.began
     while course.progress < 1:
         among = rows[torch.randint(len(rows), (options.batch,), device=device)]
         told, clean = seen[among[:, :HISTORY]].flatten(1), done[among[:, :HORIZON]]
@@ -147,12 +159,18 @@ def main() -> None:
         average.update(policy.unet)
         running = running.lerp(loss.detach(), 0.01) if course.step else loss.detach()
         course.step += 1
-        if course.step % 1000 == 0:
-            print(f"step {course.step}: loss {running.item():.4f}", flush=True)
+        if perf_counter() - shown > 20:
+            shown = perf_counter()
+            print(f"{shown - course.began:.0f} s, step {course.step}: loss {running.item():.4f}", flush=True)
     policy.unet.load_state_dict(average.model.state_dict())
-    policy.save(options.out)
-    size = options.out.stat().st_size / 1e6
-    print(f"{course.step} steps, loss {running.item():.4f}, {size:.1f} MB: {options.out}")
+    facts = {"steps": str(course.step), "loss": f"{running.item():.4f}", "batch": str(options.batch)}
+    some = rows[torch.randperm(len(rows), device=device)[:SHOWN]]
+    policy.save(options.out, seen[some[:, :HISTORY]].flatten(1), facts)
+    size, number = options.out.stat().st_size / 1e6, sum(p.numel() for p in policy.unet.parameters()) / 1e6
+    print(
+        f"{course.step} steps in {perf_counter() - course.began:.0f} s, loss {running.item():.4f}; "
+        f"{number:.1f} million parameters, {size:.1f} MB: {options.out}"
+    )
 
 
 if __name__ == "__main__":

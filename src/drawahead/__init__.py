@@ -164,9 +164,6 @@ class _Package(ModuleType):
         if not (name in _HOMES and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # a function that refers to it may be sent to another process
-        return import_module, (self.__name__,)
-
     def __dir__(self) -> list[str]:
         return [*__all__, "__version__"]
 

@@ -257,3 +257,19 @@ def test_without_noise_only_picard_is_quick_and_it_is_not_exact() -> None:
     assert da.sample(chain, 1, sampler=Coupled(), seed=0).report.rounds == 20
     report = da.sample(chain, 1, sampler=Picard(), seed=0).report
     assert report.rounds < 20 and not report.exact
+
+
+@pytest.mark.parametrize("kind", ["DDPMScheduler", "DDIMScheduler", "EulerAncestralDiscreteScheduler"])
+def test_settings_given_by_their_place_count(kind: str) -> None:
+    """diffusers lists them among those left at their defaults, and drops them where one is made from a config."""
+    scheduler = getattr(diffusers, kind)
+    by_place, by_name = scheduler(100, 0.001, 0.3), scheduler(num_train_timesteps=100, beta_start=0.001, beta_end=0.3)
+    by_place.set_timesteps(20)
+    eta = 1.0 if kind == "DDIMScheduler" else None
+    plans = [
+        from_diffusers(network, each, num_inference_steps=20, eta=eta, shape=SHAPE).plan for each in (by_place, by_name)
+    ]
+    assert all(torch.equal(getattr(plans[0], name), getattr(plans[1], name)) for name in ("a", "b", "s"))
+    if kind == "DDPMScheduler":
+        deviations = [by_place._get_variance(int(t)).double().sqrt() for t in by_place.timesteps[:-1]]
+        assert torch.allclose(plans[0].s[:-1], torch.stack(deviations), rtol=1e-4)

@@ -418,3 +418,17 @@ def test_ddim_with_noise_is_drawn() -> None:
     with da.adapters.accelerate(policy, sampler=Coupled(8)) as fast:
         policy.predict_action({"obs": seen()})
     assert fast.report is not None and fast.report.exact and fast.report.rounds < tiny.STEPS
+
+
+def test_a_network_is_compiled_once_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = []
+    monkeypatch.setattr(torch, "compile", lambda function: wrapped.append(function) or function)
+    policy = tiny.LeRobotModel().eval()
+    drawn = []
+    for compiled in (False, True):
+        with da.adapters.accelerate(policy, sampler=Coupled(window=9), seed=SEED, compiled=compiled):
+            drawn.append([policy.conditional_sample(ROWS, global_cond=OBS) for _ in range(2)])
+    assert len(wrapped) == 1
+    assert all(torch.equal(*pair) for pair in zip(*drawn, strict=True))
+    with pytest.raises(InputError, match="compiled must be True or False"):
+        da.adapters.accelerate(policy, compiled=1)

@@ -60,7 +60,9 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
         raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
     if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
         raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {type(scheduler).__name__}")
-    fresh = type(scheduler).from_config(scheduler.config)
+    # diffusers takes arguments that were given by their place for defaults, which from_config would not hand on.
+    config = {name: value for name, value in scheduler.config.items() if name != "_use_default_values"}
+    fresh = type(scheduler).from_config(config)
     if type(fresh).__name__ in _SETTINGS:
         _check_settings(type(fresh).__name__, fresh)
     steps = _set_timesteps(fresh, num_inference_steps)

@@ -36,6 +36,7 @@ def policy(
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
+    compiled: bool = False,
 ) -> Any:
     """A twin of a diffusion policy that draws its action chunks in parallel rounds; `model` stays as it is.
 
@@ -47,7 +48,9 @@ def policy(
     twin = _twin(model, path)
     if callable(getattr(twin, "reset", None)):
         twin.reset()
-    twin.drawahead = accelerate(twin, sampler=sampler, deadline_ms=deadline_ms, seed=seed, graphs=graphs)
+    twin.drawahead = accelerate(
+        twin, sampler=sampler, deadline_ms=deadline_ms, seed=seed, graphs=graphs, compiled=compiled
+    )
     return twin
 
 
@@ -58,6 +61,7 @@ def accelerate(
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
+    compiled: bool = False,
 ) -> Accelerated:
     """Have a diffusion policy draw its action chunks in parallel rounds, from now on, until `.undo()`.
 
@@ -69,11 +73,12 @@ def accelerate(
         so, and that it is not exact. Calls that build their chain, the first ones, take as long as they take.
     seed: fixes the noise of all calls that are given no generator.
     graphs: as in `sample`.
+    compiled: put the network through `torch.compile`: the first call takes longer, later ones less time.
     """
     owner = model
     for name in path_to_loop(model):
         owner = getattr(owner, name)
-    return Accelerated(owner, sampler, deadline_ms, seed, graphs)
+    return Accelerated(owner, sampler, deadline_ms, seed, graphs, compiled)
 
 
 @final
@@ -85,6 +90,8 @@ class Accelerated:
 
     report: Report | None
     """What the last call cost."""
+    chain: GaussianChain | None
+    """What the last call drew from, such as `drawahead time` takes."""
 
     def __init__(
         self,
@@ -93,10 +100,12 @@ class Accelerated:
         deadline_ms: float | None,
         seed: int | None,
         graphs: bool | None,
+        compiled: bool = False,
     ) -> None:
         if isinstance(vars(owner).get(_LOOP), Accelerated):
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
         sampler = as_sampler(sampler)
+        instance("compiled", compiled, bool, "True or False")
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)
@@ -106,11 +115,11 @@ class Accelerated:
                 )
         self._owner, self._own = owner, getattr(owner, _LOOP)
         self._signature = inspect.signature(self._own)
-        self._sampler, self._deadline, self._graphs = sampler, deadline_ms, graphs
+        self._sampler, self._deadline, self._graphs, self._compiled = sampler, deadline_ms, graphs, compiled
         self._noise = None if seed is None else torch.Generator().manual_seed(checked_seed(seed) % 2**63)
         self._kept: dict[Any, tuple[GaussianChain, Sampler]] = {}
         self._calls = Calls()
-        self.report = None
+        self.report = self.chain = None
         setattr(owner, _LOOP, self)
 
     def undo(self) -> None:
@@ -140,8 +149,9 @@ class Accelerated:
         known = key in self._kept
         chain, sampler = self._kept[key] if known else (self._chain(wanted), self._first(wanted))
         late = Deadline(began, self._deadline) if known and self._deadline is not None else None
+        self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
         result = sample(
-            chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition),
+            self.chain,
             wanted.number,
             sampler=sampler,
             generator=wanted.generator or self._noise,
@@ -180,7 +190,7 @@ class Accelerated:
                 f"no step of {type(wanted.scheduler).__name__} is random here, so rounds cannot be saved and stay "
                 "exact: use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
             )
-        return chain
+        return chain.compiled() if self._compiled else chain
 
 
 def _twin(model: Any, path: tuple[str, ...]) -> Any:

@@ -25,6 +25,7 @@ from drawahead.cli.folders import check, export, status
 from drawahead.cli.plain import PlainCommand, PlainGroup
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
+from drawahead.cli.timing import time
 from drawahead.cli.verify import verify
 from drawahead.errors import DrawaheadError
 
@@ -119,7 +120,7 @@ def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: o
 for panel, commands in (
     (DRAW, (sample, design, report, demo)),
     (JOBS, (status, check, export)),
-    (CHECK, (compare, verify)),
+    (CHECK, (compare, verify, time)),
     (LOOK, (targets, samplers, models)),
 ):
     for command in commands:
