@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from drawahead import targets
+from drawahead.cli.counting import COUNTED
 from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS
 
@@ -22,6 +23,7 @@ def _targets(incomplete: str) -> list[tuple[str, str]]:
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
     known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
     known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
+    known |= {name: counted.summary for name, counted in COUNTED.items()}
     return [(name, summary) for name, summary in known.items() if name.startswith(incomplete)]
 
 
@@ -128,12 +130,38 @@ Steps = Annotated[
     int | None,
     option(DRAWN, "--steps N", "Of fashion: how many of its 1000 steps.", least=1, usually="1000 on a GPU, else 100"),
 ]
+Graph = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--graph GRAPH",
+        "Of spanning-tree (or tree) and matching: grid:N, grid:RxC, complete:N, cycle:N, or a file with weights: "
+        "GraphML (.graphml), or a line `a b 2.5` for each edge.",
+        usually="grid:16, or grid:8 for a matching",
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--kernel KERNEL",
+        "Of dpp: points:N, line:N, random:N, or a file with the likelihood kernel L, .npy or .csv.",
+        usually="points:12",
+    ),
+]
+Items = Annotated[
+    int | None, option(DRAWN, "--items K", "Of dpp: only subsets of exactly K items.", least=1, usually="any number")
+]
+Coupling = Annotated[
+    float | None,
+    option(DRAWN, "--coupling X", "Of ising and tree: how strongly neighbours agree.", usually="0.4, and 0.5"),
+]
 Out = Annotated[
     Path | None,
     option(
         WRITTEN,
         "--out PATH",
-        "Write to this file (.npz or .json, .png for images, .txt for texts), or, a name without an "
+        "Write to this file (.npz or .json, .png for pictures, .txt for texts), or, a name without an "
         "ending, into this folder, shard by shard.",
     ),
 ]

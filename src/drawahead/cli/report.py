@@ -12,6 +12,7 @@ import typer
 from drawahead import jobs, pages, targets
 from drawahead.chains import Chain
 from drawahead.cli import options
+from drawahead.cli.counting import COUNTED, fits
 from drawahead.cli.names import named
 from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.errors import InputError
@@ -74,7 +75,8 @@ def report(
         typer.echo(json_format.dumps(done))
     elif not quiet:
         if chain is None:
-            typer.echo(f"{job.config.name} is not one of drawahead's own targets: samples are shown as they are stored")
+            why = "is not one of drawahead's own targets, or is made from a file"
+            typer.echo(f"{job.config.name} {why}: samples are shown as they are stored; --target names it")
         typer.echo(f"wrote {out}")
 
 
@@ -82,7 +84,8 @@ def chain_of(job: Job) -> Chain | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
     name, config = job.config.name, job.config
-    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
+    known = {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS, *COUNTED}
+    if name not in known or not job.num_samples or not fits(config.options, math.prod(config.shape)):
         return None
     job.look()  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)

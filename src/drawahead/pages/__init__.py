@@ -5,13 +5,15 @@ from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
 from drawahead.pages.page import job_page, page
 from drawahead.pages.reels import Film
-from drawahead.views import Grids, Images, Texts, Tilings, Vectors, View
+from drawahead.views import Grids, Images, Points, Subgraphs, Texts, Tilings, Vectors, View
 
 __all__ = [
     "Film",
     "Gallery",
     "Grids",
     "Images",
+    "Points",
+    "Subgraphs",
     "Texts",
     "Tilings",
     "Vectors",
