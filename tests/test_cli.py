@@ -293,7 +293,7 @@ def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes", "dpp"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -316,7 +316,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS],
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED],
         "samplers": ["auto", *SAMPLERS],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }

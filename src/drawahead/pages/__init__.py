@@ -1,9 +1,10 @@
 """Pages to look at: a report as one HTML file, with pictures of the samples and a film of how they came about."""
 
+from drawahead.pages.animation import animation
 from drawahead.pages.document import document
 from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
-from drawahead.pages.page import job_page, page
+from drawahead.pages.page import job_film, job_page, page
 from drawahead.pages.reels import Film
 from drawahead.views import Grids, Images, Points, Subgraphs, Texts, Tilings, Vectors, View
 
@@ -18,9 +19,11 @@ __all__ = [
     "Tilings",
     "Vectors",
     "View",
+    "animation",
     "document",
     "film",
     "gallery",
+    "job_film",
     "job_page",
     "page",
 ]
