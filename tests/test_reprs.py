@@ -16,8 +16,6 @@ from drawahead import targets
 DRAWN = da.sample(targets.Pairs(8), 9, sampler=da.Coupled(), seed=3)
 PLAIN = targets.DataSet(torch.eye(4).view(1, 4, 4).double())
 IMAGES = da.sample(da.GaussianChain(PLAIN, da.DDPM((0.1, 0.2))), 2, seed=0)
-    da.GaussianChain(targets.DataSet(torch.eye(4).view(1, 4, 4).double()), da.DDPM((0.1, 0.2))), 2, seed=0
-)
 CHAIN = da.TokenChain(targets.Pairs(4), evidence=[1, -1, -1, -1], order=[0, 2, 1, 3])
 
 SHOWN: dict[str, tuple[Any, list[str]]] = {
