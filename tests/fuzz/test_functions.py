@@ -154,6 +154,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         lambda film, path: pages.animation(film, path),
         {"film": pages.film(TOKENS, DRAWN, 1), "path": None},
     ),
+    "explain": (pages.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
     "job_film": (
         lambda target, films, view: pages.job_film(_job(), target=target, films=films, view=view),
         {"target": TOKENS, "films": 1, "view": None},

@@ -19,6 +19,7 @@ from drawahead.cli import lists, options, tables
 from drawahead.cli.compare import compare
 from drawahead.cli.demo import run as run_demo
 from drawahead.cli.design import design
+from drawahead.cli.explain import explain
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
 from drawahead.cli.folders import check, export, status
 from drawahead.cli.report import report
@@ -88,6 +89,7 @@ app.command(rich_help_panel=DRAW)(sample)
 app.command(rich_help_panel=DRAW)(design)
 app.command(rich_help_panel=DRAW)(report)
 app.command(rich_help_panel=DRAW)(demo)
+app.command(rich_help_panel=LOOK)(explain)
 app.command(rich_help_panel=JOBS)(status)
 app.command(rich_help_panel=JOBS)(check)
 app.command(rich_help_panel=JOBS)(export)

@@ -2,6 +2,7 @@
 
 from drawahead.pages.animation import animation
 from drawahead.pages.document import document
+from drawahead.pages.explain import explain
 from drawahead.pages.film import film
 from drawahead.pages.gallery import Gallery, gallery
 from drawahead.pages.page import job_film, job_page, page
@@ -21,6 +22,7 @@ __all__ = [
     "View",
     "animation",
     "document",
+    "explain",
     "film",
     "gallery",
     "job_film",
