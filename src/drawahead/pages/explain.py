@@ -12,6 +12,7 @@ from drawahead.errors import InputError
 from drawahead.pages.document import still, write
 from drawahead.pages.walks import BOARD, LENGTH, LETTERS, NAMES, Judged, Segment, Walk, walk
 from drawahead.randomness import checked_seed
+from drawahead.targets import PlanarMatching
 from drawahead.validate import short
 from drawahead.views import Tilings
 from drawahead.views.pictures import Tiles
@@ -123,7 +124,8 @@ _IDEAS = {
     "0.1. It goes on from values that were not verified to the end, so it is <b>not exact</b>.",
     "separated": "For distributions that fall apart: given the squares along a <b>separator</b>, the two sides of a "
     "tiling are independent. Draw the separator first, by another sampler (here coupled), then both sides at once, "
-    "each with a separator of its own. Dark: the dominoes that a round settled.",
+    "each with a separator of its own. Shown are the rounds in which a separator, or the last "
+    "of a side, was finished: what they settled in dark.",
 }
 
 
@@ -294,7 +296,7 @@ def _recursion(each: Walk) -> str:
         head = "".join(f"<th scope=col>{name}</th>" for name in heads)
         state = "open" if number <= 2 * _OPEN else ""
         cards.append(
-            f'<details class="round-card" {state}><summary>Round {number}</summary><div class="decisions">'
+            f'<details class="round-card" {state}><summary>Round {number}</summary><div class="decisions stacked">'
             f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
         )
     first = min((segment.round for segment in each.segments), default=1)
@@ -320,8 +322,9 @@ def _decision(segment: Segment) -> str:
         rule = f"min(1, {ratio:.3f}) = {min(1.0, ratio):.3f}"
     verdict = '<td class="yes">accepted</td>' if segment.accepted else "<td>rejected</td>"
     return (
-        f"<tr><td>{what}</td><td><code>{_letters(segment.values)}</code></td><td>{ratio:.3f}</td><td>{rule}</td>"
-        f"<td>{segment.uniform:.3f}</td>{verdict}</tr>"
+        f'<tr><td>{what}</td><td data-name="values"><code>{_letters(segment.values)}</code></td>'
+        f'<td data-name="&mu; / &nu; =">{ratio:.3f}</td><td>{rule}</td><td data-name="u =">{segment.uniform:.3f}</td>'
+        f"{verdict}</tr>"
     )
 
 
@@ -341,27 +344,18 @@ def _boards(each: Walk) -> str:
 
 
 def _board(each: Walk) -> Iterator[str]:
-    """The board after every round: what it settled in dark, what was settled before in light."""
-    from drawahead.targets import PlanarMatching
-
+    """The board after every round that settled something: that in dark, what was settled before in light."""
     matching = each.chain.oracle
     assert isinstance(matching, PlanarMatching) and each.settled is not None
     view = Tilings(matching)
     whole, times = view.picture(each.sample), view.times(each.sample, each.settled)
-    for now in range(1, max(times) + 1):
-        tiles = tuple(
-            (*tile[:4], 0 if time == now else 1 if time < now else 2)
-            for tile, time in zip(whole.tiles, times, strict=True)
-        )
-        picture = Tiles(whole.box, tiles, ("#0b8a7c", "#9fcfc6", "#8883"))
-        new, known = times.count(now), sum(time <= now for time in times)
-        caption = f"<span>round {now}: {new} dominoes</span> <span>{known} of {len(times)}</span>"
+    squares = tuple((j, i, 1, 1, 2) for i, j in matching.nodes)
+    for now in sorted(set(times)):
+        known = [(tile, time) for tile, time in zip(whole.tiles, times, strict=True) if time <= now]
+        tiles = squares + tuple((*tile[:4], int(time < now)) for tile, time in known)
+        picture = Tiles(whole.box, tiles, ("#0b8a7c", "#9fcfc6", "#8882"))
+        caption = f"<span>round {now}: {times.count(now)} dominoes</span> <span>{len(known)} of {len(times)}</span>"
         yield f"<figure>{picture.html(f'the board after round {now}')}<figcaption>{caption}</figcaption></figure>"
-
-
-def _shade(time: int, now: int) -> int:
-    """Settled in this round, before, or not yet."""
-    return 0 if time == now else 1 if time < now else 2
 
 
 _BODIES: dict[str, Callable[[Walk], str]] = {

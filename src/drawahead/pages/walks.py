@@ -33,7 +33,7 @@ from drawahead.validate import short
 
 LENGTH, LETTERS = 10, "ABC"
 _STICKY = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
-BOARD = 12
+BOARD = 20
 """The side of the board whose domino tilings `Separated` draws."""
 _MADE: dict[str, Callable[[], Sampler]] = {
     "sequential": Sequential,
