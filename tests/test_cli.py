@@ -12,6 +12,7 @@ import torch
 
 import drawahead as da
 from drawahead.cli.app import run
+from drawahead.cli.counting import COUNTED
 from drawahead.cli.names import named
 from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.samplers import SAMPLERS
@@ -173,10 +174,11 @@ def test_compare_writes_and_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 SMALL = {"ising": 2, "table": 3, "hypercube": 2, "modes": 2, "gaussian": 2, "dominoes": 2, "aztec": 1}
 MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "digits": ["--window", "300"]}
+MORE |= {"spanning-tree": ["--graph", "grid:3"], "dpp": ["--kernel", "line:5"], "matching": ["--graph", "grid:2x3"]}
 
 
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS]:
+    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED]:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
         same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
         assert run([*same, "--json"]) == 0, capsys.readouterr().err
@@ -289,10 +291,10 @@ def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert complete("drawahead sample is", monkeypatch, capsys) == ["ising"]
     assert complete("drawahead sam", monkeypatch, capsys) == ["sample", "samplers"]
-    assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes"]
+    assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes", "dpp"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -315,7 +317,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS],
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED],
         "samplers": ["auto", *SAMPLERS],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }
@@ -363,7 +365,7 @@ def test_models_say_what_is_still_to_install(
         (["sample", "pairs", "--out", "a.txt"], "not texts"),
         (["sample", "pairs", "--out", "a.png"], "not images"),
         (["sample", "pairs", "--out", "/nowhere/a.npz"], "no folder"),
-        (["sample", "ising", "--size", "40"], "12"),
+        (["sample", "ising", "--size", "40"], "16"),
         (["sample", "pairs", "--prompt", "a_"], "--prompt does not apply to pairs"),
         (["sample", "pairs", "--device", "cpu"], "--device does not apply to pairs"),
         (["sample", "digits", "--order", "spread"], "--order does not apply to digits"),

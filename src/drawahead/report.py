@@ -165,6 +165,16 @@ class Report:
 
         return report_figure(self, path)
 
+    def __repr__(self) -> str:
+        kind = "exact" if self.exact else "NOT exact"
+        cost = f"{self.mean_rounds:.1f} rounds and {self.queries_per_sample:.1f} queries per sample"
+        return f"<Report: {self.sampler}, {self.num_samples} of {self.steps} steps, {cost}, {kind}, seed {self.seed}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_report
+
+        return of_report(self)
+
     def __str__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"
         samples, steps = counted(self.num_samples, "sample"), counted(self.steps, "step")

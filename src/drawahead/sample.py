@@ -44,6 +44,16 @@ class Result:
     complete: bool = True
     """Whether these are all the samples that were asked for."""
 
+    def __repr__(self) -> str:
+        count, shape = len(self.samples), tuple(self.samples.shape[1:])
+        dtype, early = str(self.samples.dtype).removeprefix("torch."), "" if self.complete else ", stopped early"
+        return f"<Result: {count} sample{'s' * (count != 1)} of shape {shape}, {dtype}{early}; {self.report!r}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_result  # pages look at everything: they come last
+
+        return of_result(self)
+
 
 class Stop(Protocol):
     """A request to stop, such as a `threading.Event`."""

@@ -99,6 +99,8 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     "HardCode": (targets.HardCode, {"n": 5, "seed": 0, "sizes": [2, 3], "thresholds": [1, 2]}, drawn),
     "DPP": (targets.DPP, {"L": torch.eye(3), "K": None}, drawn),
     "DPP.random": (targets.DPP.random, {"n": 4, "rank": 2, "seed": 0}, drawn),
+    "KDPP": (targets.KDPP, {"L": torch.eye(3), "k": 2}, drawn),
+    "KDPP.random": (targets.KDPP.random, {"n": 4, "k": 2, "seed": 0}, drawn),
     "SpanningTree": (targets.SpanningTree, {"graph": da.tilings.domino_grid(2, 2), "weight": "weight"}, drawn),
     "PlanarMatching": (targets.PlanarMatching, {"graph": da.tilings.domino_grid(2, 2)}, drawn),
     "dominoes": (da.tilings.dominoes, {"shape": "square", "size": 2}, drawn),

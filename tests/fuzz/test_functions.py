@@ -150,6 +150,15 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"target": targets.DPP(L=torch.eye(3, dtype=torch.float64)), "num_samples": 2, "seed": 0},
     ),
     "Job.samples": (lambda first, count: _job().samples(first, count), {"first": 0, "count": 1}),
+    "animation": (
+        lambda film, path: pages.animation(film, path),
+        {"film": pages.film(TOKENS, DRAWN, 1), "path": None},
+    ),
+    "explain": (pages.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
+    "job_film": (
+        lambda target, films, view: pages.job_film(_job(), target=target, films=films, view=view),
+        {"target": TOKENS, "films": 1, "view": None},
+    ),
     "job_page": (
         lambda path, target, samples, films, view: pages.job_page(
             _job(), path, target=target, samples=samples, films=films, view=view

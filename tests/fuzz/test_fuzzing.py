@@ -45,6 +45,7 @@ ELSEWHERE = {
     *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser"),  # take what they are given, or nothing
     *("ddim_steps", "ddpm_steps", "with_learned_range", "LearnedRange", "LearnedVariance"),  # of the schedules
     *("Tilings", "aztec_diamond", "domino_grid"),  # through film and region
+    *("Points", "Subgraphs"),  # through the command line
 }
 ROOMS = (da, statistics, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings)
 

@@ -22,7 +22,7 @@ from drawahead.sample import sample
 from drawahead.samplers import Auto, Coupled, Sampler, Sequential
 from drawahead.samplers.record import as_sampler, from_repr
 from drawahead.samplers.window import WindowSampler
-from drawahead.validate import number
+from drawahead.validate import instance, number
 
 __all__ = ["Accelerated", "accelerate", "policy"]
 

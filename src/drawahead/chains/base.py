@@ -204,6 +204,20 @@ class Chain(abc.ABC):
         else:
             super().__setattr__(name, value)
 
+    def __repr__(self) -> str:
+        if not self.__dict__.get("built"):  # a subclass that is not ready, or has no constructor of ours
+            return f"<{type(self).__name__}>"
+        return f"<{type(self).__name__}: {self.steps} steps, {self._drawn()}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_chain  # pages look at everything: they come last
+
+        return of_chain(self)
+
+    def _drawn(self) -> str:
+        """What it draws, in a word."""
+        return f"vectors of shape {tuple(getattr(self, 'shape', ()))}"
+
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
         raise NotImplementedError(f"a {type(self).__name__} cannot be made anew: it has no settings")

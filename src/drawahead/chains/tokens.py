@@ -204,6 +204,9 @@ class TokenChain(Chain):
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
         self.built = True
 
+    def _drawn(self) -> str:
+        return repr(self.oracle)
+
     def compiled(self) -> TokenChain:
         return self.replace(oracle=CompiledOracle(self.oracle))
 

@@ -20,6 +20,7 @@ import drawahead
 from drawahead.cli import options
 from drawahead.cli.compare import compare
 from drawahead.cli.design import design
+from drawahead.cli.explain import explain
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
 from drawahead.cli.folders import check, export, status
 from drawahead.cli.plain import PlainCommand, PlainGroup
@@ -121,7 +122,7 @@ for panel, commands in (
     (DRAW, (sample, design, report, demo)),
     (JOBS, (status, check, export)),
     (CHECK, (compare, verify, time)),
-    (LOOK, (targets, samplers, models)),
+    (LOOK, (targets, samplers, models, explain)),
 ):
     for command in commands:
         app.command(cls=PlainCommand, rich_help_panel=panel)(command)

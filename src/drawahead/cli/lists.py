@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, final
 
+from drawahead.cli.counting import COUNTED
 from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS, Auto
 from drawahead.samplers import Sampler as SamplerBase
@@ -90,4 +91,6 @@ def targets() -> list[dict[str, Any]]:
         add(name, "vectors", chain.summary, chain.default_size, ("size",))
     for name, (_, size, summary) in TILINGS.items():
         add(name, "tiling", summary, size, ("size",))
+    for name, counted in COUNTED.items():
+        add(name, "counting", counted.summary, None, counted.options)
     return found

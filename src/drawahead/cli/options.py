@@ -15,12 +15,14 @@ DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
     from drawahead import targets
+    from drawahead.cli.counting import COUNTED
     from drawahead.cli.shipped import SHIPPED, TILINGS
 
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
     known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
     known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
+    known |= {name: counted.summary for name, counted in COUNTED.items()}
     return [(name, summary) for name, summary in known.items() if name.startswith(incomplete.lower())]
 
 
@@ -129,12 +131,38 @@ Steps = Annotated[
     int | None,
     option(DRAWN, "--steps N", "Of fashion: how many of its 1000 steps.", least=1, usually="1000 on a GPU, else 100"),
 ]
+Graph = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--graph GRAPH",
+        "Of spanning-tree (or tree) and matching: grid:N, grid:RxC, complete:N, cycle:N, or a file with weights: "
+        "GraphML (.graphml), or a line `a b 2.5` for each edge.",
+        usually="grid:16, or grid:8 for a matching",
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--kernel KERNEL",
+        "Of dpp: points:N, line:N, random:N, or a file with the likelihood kernel L, .npy or .csv.",
+        usually="points:12",
+    ),
+]
+Items = Annotated[
+    int | None, option(DRAWN, "--items K", "Of dpp: only subsets of exactly K items.", least=1, usually="any number")
+]
+Coupling = Annotated[
+    float | None,
+    option(DRAWN, "--coupling X", "Of ising and tree: how strongly neighbours agree.", usually="0.4, and 0.5"),
+]
 Out = Annotated[
     Path | None,
     option(
         WRITTEN,
         "--out PATH",
-        "Write to this file (.npz or .json, .png for images, .txt for texts), or, a name without an "
+        "Write to this file (.npz or .json, .png for pictures, .txt for texts), or, a name without an "
         "ending, into this folder, shard by shard.",
     ),
 ]

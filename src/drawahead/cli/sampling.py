@@ -22,6 +22,10 @@ def sample(
     prompt: options.Prompt = None,
     temperature: options.Temperature = None,
     steps: options.Steps = None,
+    graph: options.Graph = None,
+    kernel: options.Kernel = None,
+    items: options.Items = None,
+    coupling: options.Coupling = None,
     sampler: options.Sampler = None,
     window: options.Window = None,
     device: options.Device = None,
@@ -47,7 +51,7 @@ def sample(
     from drawahead.views import Images
 
     target = known_as(target)
-    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype)
+    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype, graph, kernel, items, coupling)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
         cluster = workers_named(workers, address, gpus_per_worker)

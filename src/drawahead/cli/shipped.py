@@ -31,6 +31,10 @@ class TargetOptions:
     steps: int | None = None
     device: str | None = None
     dtype: str | None = None
+    graph: str | None = None
+    kernel: str | None = None
+    items: int | None = None
+    coupling: float | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -60,6 +64,10 @@ KINDS: dict[str, tuple[type, ...]] = {
     "temperature": (int, float),
     "steps": (int,),
     "dtype": (str,),
+    "graph": (str,),
+    "kernel": (str,),
+    "items": (int,),
+    "coupling": (int, float),
 }
 """What the options that a sample depends on may be."""
 

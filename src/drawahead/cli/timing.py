@@ -9,11 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from drawahead.cli import options
-from drawahead.cli.names import named
-from drawahead.cli.own import as_own_chain, found, is_own
-from drawahead.cli.shipped import TargetOptions
 from drawahead.errors import InputError
-from drawahead.timing import Gain, gain, gain_of_function
 
 
 def time(
@@ -37,6 +33,9 @@ def time(
     json: options.Json = False,
 ) -> None:
     """Time one query and a round of many, and say what drawing ahead would save on this machine."""
+    from drawahead.cli.own import as_own_chain, found, is_own
+    from drawahead.timing import Gain, gain, gain_of_function
+
     thing: Any = found(model) if is_own(model) and ":" in model else None
     if thing is not None and _asks(thing):
         if steps is None or rounds is None:
@@ -62,4 +61,7 @@ def _asks(thing: Any) -> bool:
 
 
 def _listed(name: str) -> Any:
+    from drawahead.cli.names import named
+    from drawahead.cli.shipped import TargetOptions
+
     return named(name, TargetOptions()).chain

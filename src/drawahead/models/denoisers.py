@@ -32,6 +32,14 @@ class DenoisingTarget(abc.ABC):
     radius: float
     """An R with |y - mean| of about R sqrt(d) at most: where a localization grid turns geometric."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: vectors of shape {getattr(self, 'shape', '?')}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_oracle  # pages look at everything: they come last
+
+        return of_oracle(self)
+
     @abc.abstractmethod
     def mean(self, x: Tensor, t: Tensor) -> Tensor:
         """E[Y | Y + g / sqrt(t) = x / t], float64, for x (m, d) and t (m,).

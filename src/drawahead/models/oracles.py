@@ -48,6 +48,17 @@ class TokenOracle(abc.ABC):
     """How early positions tend to come in a random order (n,), or of each sequence (m, n): the next one is drawn with
     probability proportional to this. None: all alike."""
 
+    def __repr__(self) -> str:
+        length, tokens = (
+            getattr(self, name, "?") for name in ("length", "vocab_size")
+        )  # a user's may not have them yet
+        return f"<{type(self).__name__}: {length} positions, {tokens} tokens>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_oracle  # pages look at everything: they come last
+
+        return of_oracle(self)
+
     @abc.abstractmethod
     def rows(self, tokens: Tensor) -> Tensor:
         """Log-probability rows for `tokens` (m, n), hidden positions holding `HIDDEN` -> (m, n, q).

@@ -81,6 +81,13 @@ def assembled(template: str, scripts: Sequence[str], data: Mapping[str, Any], fi
     return page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
 
 
+def still(template: str, styles: Sequence[str], **fields: str) -> str:
+    """A page without scripts, from one of the templates."""
+    style = "\n".join(map(_part, styles))
+    policy = f"default-src 'none'; style-src '{_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return Template(_part(template)).substitute(policy=policy, style=style, **fields)
+
+
 def write(path: str | Path, page: str) -> None:
     """Write a page to a file."""
     file = validate.path("path", path)

@@ -85,11 +85,9 @@ def job_page(
     if chain is None:
         shown = suiting(kept, report.num_samples, report, view, samples)
         return document(report, path, title=config.name, samples=shown, about=_about(job), note=note)
-    _check(chain, job, kept)
-    result = Result(kept, torch.arange(len(kept)), report)
     return page(
         chain,
-        result,
+        _result(chain, job, kept),
         path,
         title=config.name,
         samples=samples,
@@ -99,6 +97,23 @@ def job_page(
         about=_about(job),
         note=note,
     )
+
+
+def job_film(job: Job, *, target: Target, films: int = 4, view: View | None = None) -> Film:
+    """How the first `films` samples of a job came about; the others are as for `job_page`."""
+    instance("job", job, Job, "what drawahead.jobs.read gives")
+    chain, films = as_chain(target), whole("films", films, 1)
+    result = _result(chain, job, job.samples(0, min(job.num_samples, films)))
+    sampler = job.config.sampler.sampler
+    if not filmable(chain, result, sampler):
+        raise InputError(f"there is nothing to film in {job.folder}: its samples took as many rounds as one by one")
+    return film(chain, result, films, view=view, sampler=sampler)
+
+
+def _result(chain: Chain, job: Job, samples: Tensor) -> Result:
+    """The first samples of a job as a result, with the report of all."""
+    _check(chain, job, samples)
+    return Result(samples, torch.arange(len(samples)), replace(job.report, seed=job.config.seed))
 
 
 def _check(chain: Chain, job: Job, samples: Tensor) -> None:
