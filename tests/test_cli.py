@@ -345,7 +345,7 @@ def test_models_say_what_is_still_to_install(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sample", "nothing"], "there is no target 'nothing'; the targets are text, fashion, product"),
+        (["sample", "xyzzy"], "there is no target 'xyzzy'; the targets are text, fashion, product"),
         (["sample", "pairs", "--sampler", "nothing"], "the samplers are auto, sequential"),
         (["sample", "pairs", "--size", "7"], "n must be even"),
         (["sample", "pairs", "--num", "0"], "num"),

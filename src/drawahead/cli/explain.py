@@ -23,8 +23,8 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[SAMPLER]",
-            help="One of those that `drawahead samplers` lists.",
-            show_default="all of them",
+            help="One of those that `drawahead samplers` lists; unless one is named, all of them.",
+            show_default=False,
             autocompletion=_names,
         ),
     ] = None,

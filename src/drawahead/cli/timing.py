@@ -16,6 +16,7 @@ def time(
     model: Annotated[
         str,
         typer.Argument(
+            metavar="MODEL",
             help="package.module:name or file.py:name of a chain, an oracle or a function that makes one, or of a "
             "function of a number, which asks your network so many queries in one batch; or a target that `drawahead "
             "targets` lists.",
@@ -25,11 +26,18 @@ def time(
     window: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Queries of a round, at most.", show_default="all steps, 128 at most; of a function 100"
+            metavar="N",
+            min=1,
+            help="Queries of a round, at most.",
+            show_default="all steps, 128 at most; of a function 100",
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Of a function: steps of a sample one by one.")] = None,
-    rounds: Annotated[float | None, typer.Option(help="Of a function: rounds of a sample, from a report.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of a function: steps of a sample one by one.")
+    ] = None,
+    rounds: Annotated[
+        float | None, typer.Option(metavar="X", help="Of a function: rounds of a sample, from a report.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Time one query and a round of many, and say what drawing ahead would save on this machine."""
