@@ -58,8 +58,8 @@ def check(folder: Folder, target: Own = None, json: options.Json = False, quiet:
     damaged = [shard.file for shard in job.damaged()]
     mended: list[str] = []
     if damaged:
-        which = f"{len(damaged)} of {counted(len(job.shards), 'shard')} {'is' if len(damaged) == 1 else 'are'} damaged"
-        which += f": {', '.join(damaged[:5])}"
+        are = "is" if len(damaged) == 1 else "are"
+        which = f"{len(damaged)} of {counted(len(job.shards), 'shard')} {are} damaged: {', '.join(damaged[:5])}"
         chain = chain_of_job(job, target)
         if chain is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
