@@ -149,7 +149,11 @@ def drawing(policy: Policy, method: str, number: int) -> Iterator[Any]:
         return
     sampler = da.Coupled(window=STEPS - 1) if number == 1 else None
     chosen = da.Sequential() if method.startswith("captured") else sampler
-    with da.adapters.accelerate(policy, sampler=chosen, seed=0, compiled=method.endswith("compiled")) as fast:
+    compiled, graphs = (
+        method.endswith("compiled"),
+        None if torch.cuda.is_available() else True,
+    )  # a CPU runs that code, too
+    with da.adapters.accelerate(policy, sampler=chosen, seed=0, graphs=graphs, compiled=compiled) as fast:
         yield fast
 
 

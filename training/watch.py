@@ -140,11 +140,11 @@ def draw(episode: Recorded, path: Path, *, hold: int = 12, milliseconds: int = 8
     slow = [moment for moment, _ in zip(moments(episode, one_by_one=True), fast, strict=False)]
     images = []
     for left, right in zip([*slow, *[slow[-1]] * hold], [*fast, *[fast[-1]] * hold], strict=True):
-        figure = Figure(figsize=(6.4, 3.7), dpi=100)
+        figure = Figure(figsize=(6.4, 3.5), dpi=100)
         canvas = FigureCanvasAgg(figure)
         sides = ((left, "one by one", "sequential"), (right, "drawahead", "coupled"))
         for place, (moment, name, sampler) in enumerate(sides):
-            _table(figure.add_axes((0.02 + 0.5 * place, 0.17, 0.46, 0.72)), episode, moment, name, sampler)
+            _table(figure.add_axes((0.02 + 0.5 * place, 0.16, 0.46, 0.76)), episode, moment, name, sampler)
             _steps(figure.add_axes((0.02 + 0.5 * place, 0.06, 0.46, 0.045)), moment, sampler)
         canvas.draw()
         images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]))
@@ -175,7 +175,7 @@ def _table(axes: Axes, episode: Recorded, moment: Moment, name: str, sampler: st
     axes.add_patch(_circle(hand, 0.012, facecolor="#222222", edgecolor="white", linewidth=1.0, zorder=5))
     over = moment.at == len(episode.seen) - 1
     end = " · done" if over and episode.success else " · time is up" if over else ""
-    axes.set_title(f"{name}: {moment.at} actions after {moment.passes} rounds{end}", fontsize=9, loc="left")
+    axes.set_title(f"{name}: {moment.at} actions, {moment.passes} rounds{end}", fontsize=9, loc="left")
 
 
 def _circle(at: Numbers, radius: float, **look: Any) -> Any:
@@ -204,7 +204,7 @@ class Chunks(VectorView):
 
     def pixels(self, values: Tensor, side: int) -> list[Pixels]:
         actions = self.policy.done.grow(values.to(self.policy.done.low)).clamp(-1, 1)[..., :2].cpu()
-        way = torch.cat([torch.zeros(len(actions), 1, 2), actions.cumsum(1)], dim=1) / (HORIZON + 1)  # in [-1, 1]
+        way = torch.cat([torch.zeros(len(actions), 1, 2), actions.cumsum(1)], dim=1).div(HORIZON - 4).clamp(-1, 1)
         fine = torch.nn.functional.interpolate(way.transpose(1, 2), size=8 * side, mode="linear", align_corners=True)
         share = torch.linspace(0, 1, 8 * side)[:, None]
         ink = (1 - share) * torch.tensor([0.0, 92, 158]) + share * torch.tensor([214.0, 94, 0])

@@ -147,7 +147,7 @@ def test_an_animation_shows_every_round_and_action(scripts: dict[str, Any], tmp_
     episode = scripts["watch"].Recorded(np.zeros((4, 10)), np.array([0, 0]), np.array([40, 100]), guess, np.array(True))
     scripts["watch"].draw(episode, tmp_path / "it.gif", hold=1)
     with image.open(tmp_path / "it.gif") as drawn:  # what is held may be one longer frame
-        assert drawn.size == (640, 370) and drawn.n_frames in (5, 6)
+        assert drawn.size == (640, 350) and drawn.n_frames in (5, 6)
 
 
 def test_a_policy_and_its_few_steps_have_one_noise_schedule(scripts: dict[str, Any], trained: Path) -> None:
