@@ -7,6 +7,7 @@ STUDIES = {
     "coupled": ("studies.coupled", "the figures that explain why Coupled is exact (seconds)"),
     "lower-bound": ("studies.lower_bound", "a target built to be hard, beside what no sampler can beat (3 minutes)"),
     "noise": ("studies.noise", "what the errors of an oracle do to samples and rounds (5 minutes)"),
+    "gallery": ("studies.gallery", "a picture of every target that the command line knows (2 minutes)"),
     "matchings": ("studies.matchings", "rounds of domino tilings against the size of the board (4 minutes)"),
     "rtk": ("studies.rtk.study", "reverse transition kernels and DDPM against calls (17 minutes)"),
     "ardiffusion": ("studies.ardiffusion.study", "auto-regressive beside joint diffusion, and its bound (94 minutes)"),

@@ -157,6 +157,21 @@ def test_uneven_eigenvalues_are_exact_or_refused() -> None:
         KDPP(torch.exp(-8 * (place[:, None] - place) ** 2) + 1e-9 * torch.eye(20).double(), 12)
 
 
+def test_guesses_that_are_far_off_stay_finite() -> None:
+    """Hundreds of items in, of a smooth kernel whose eigenvalues fall below all digits."""
+    place = torch.cartesian_prod(torch.arange(12), torch.arange(12)).double()
+    oracle = KDPP(torch.exp(-torch.cdist(place, place).square() / 4.5), 20)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(-1, 2, (40, 144), generator=generator)
+    tokens[0], tokens[1], tokens[2] = 1, 0, HIDDEN
+    tokens[3, :100] = 1
+    rows = oracle.rows(tokens)
+    assert not rows.isnan().any() and torch.allclose(rows.logsumexp(2), torch.zeros(1).double(), atol=1e-12)
+    assert oracle.possible(tokens).tolist() == [i == 2 for i in range(40)]
+    result = da.sample(oracle, 3, sampler=Coupled(), seed=0)
+    assert bool((result.samples.sum(1) == 20).all())
+
+
 @pytest.mark.parametrize(
     ("matrix", "k", "why"),
     [

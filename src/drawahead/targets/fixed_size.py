@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -101,7 +102,9 @@ class KDPP(TokenOracle):
         matrix, weight = self._left(tokens)
         hidden = tokens == HIDDEN
         wanted = self.k - (tokens == 1).sum(1)  # may be negative, if what is known cannot be
-        values, vectors = torch.linalg.eigh(matrix)
+        # Known items apart, as eigenvectors of their own: with many equal eigenvalues some libraries do not converge.
+        apart = torch.arange(1, self.length + 1, dtype=torch.float64) / self.length
+        values, vectors = _eigh(matrix - torch.where(hidden, 0.0, apart).diag_embed())
         share = _shares(_logs(values), wanted.clamp(0, self.k), self.k)  # (m, n): that each eigenvector is in
         chance = (vectors.square() @ share[..., None])[..., 0]
         place = (self.length - wanted.clamp(1, self.length))[:, None]
@@ -117,21 +120,24 @@ class KDPP(TokenOracle):
     def _left(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The matrix of what is hidden (m, n, n), with zeros where items are known; and log det L of those in (m,).
 
-        An item that cannot be in, given those before it, is passed over, and the determinant is 0.
+        Where an item cannot be in, given those before it, the determinant is 0, and so is the matrix: what rounding
+        leaves of it is no law, and would grow from step to step.
         """
         known = tokens != HIDDEN
         chosen = tokens == 1
         matrix = self.matrix.expand(len(tokens), -1, -1).clone()
-        order = (~chosen).long().argsort(dim=1, stable=True)[:, : int(chosen.sum(1).max()) if len(tokens) else 0]
+        most = min(self.k, int(chosen.sum(1).max())) if len(tokens) else 0
+        order = (~chosen).long().argsort(dim=1, stable=True)[:, :most]
         row, weight = torch.arange(len(tokens)), torch.zeros(len(tokens), dtype=torch.float64)
         for item in order.T:
             due = chosen[row, item]
             pivot = matrix[row, item, item]
             pivot = torch.where(pivot > CERTAIN, pivot, 0.0)
             weight += torch.where(due, pivot.log(), 0.0)
-            column = matrix[row, :, item] * torch.where(due & (pivot > 0), pivot, torch.inf).rsqrt()[:, None]
+            column = matrix[row, :, item] * torch.where(due & (weight > -torch.inf), pivot, torch.inf).rsqrt()[:, None]
             matrix -= column[:, :, None] * column[:, None]
-        free = (~known).double()
+        weight = torch.where(chosen.sum(1) > self.k, -torch.inf, weight)
+        free = (~known & (weight > -torch.inf)[:, None]).double()
         return matrix * free[:, :, None] * free[:, None], weight
 
 
@@ -154,6 +160,18 @@ def _shares(logs: Tensor, wanted: Tensor, k: int) -> Tensor:
     both = torch.where((rest >= 0)[:, None], below[..., :k] + other, -torch.inf).logsumexp(2) + logs
     total = both.logsumexp(1, keepdim=True) - wanted.clamp(min=1).double().log()[:, None]  # each set is counted w times
     return (both - total).exp().nan_to_num(nan=0.0)
+
+
+def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices (m, n, n)."""
+    try:
+        values, vectors = torch.linalg.eigh(matrix)
+    except RuntimeError as error:
+        if "converge" not in str(error):
+            raise
+        # torch and numpy have different libraries for it.
+        values, vectors = map(torch.from_numpy, np.linalg.eigh(matrix.numpy()))
+    return values, vectors
 
 
 def _logs(values: Tensor) -> Tensor:
