@@ -19,6 +19,7 @@ STUDIES = {
     "jobs": ("studies.jobs", "what drawing shard by shard into a folder costs"),
     "soak": ("studies.soak", "jobs of all kinds, killed and gone on with; memory and open files (an hour)"),
     "peers": ("studies.peers", "seconds beside tools made for one kind of target (5 minutes)"),
+    "compare": ("studies.compare", "rounds and distance beside what people use instead (10 minutes)"),
     "proteins": ("studies.proteins", "passes and seconds of ProteinMPNN on structures you name (its weights)"),
     "design": (
         "studies.design_tool",

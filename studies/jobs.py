@@ -94,7 +94,7 @@ def values(data: Data, soak: Data) -> dict[str, str]:
             costs = [f"{value:.2f}x" for value in (ratio, row["rounds"], row["queries"])]
             size, writing = row["shard_size"], 1000 * row["writing_seconds"]
             lines.append([name, str(size), str(data["num"] // size), *costs, f"{writing:.0f} ms"])
-    heading = ["target", "samples a shard", "shards", "processor time", "rounds", "queries", "writing a shard"]
+    heading = ["target", "samples per shard", "shards", "processor time", "rounds", "queries", "writing a shard"]
     return {"table": table(heading, lines, right=False)} | _soaked(soak)
 
 

@@ -93,7 +93,7 @@ def figure(data: Data, path: Path) -> None:
                 draw_line(axes, _of(data["measurements"], target, order, sampler), sampler)
             axes.set(xlabel="length n", title=_name(target, order))
             log_axes(axes, sizes)
-        panels[0].set_ylabel("rounds a sample")
+        panels[0].set_ylabel("rounds per sample")
         lines, labels = panels[0].get_legend_handles_labels()
         canvas.legend(lines, labels, loc="outside lower center", ncols=len(labels))
 

@@ -43,6 +43,7 @@ AS_SOURCE = (
     "Makefile",
     "constraints.txt",
     "pyproject.toml",
+    "mkdocs.yml",
     "tests/conftest.py",
     "studies/__main__.py",
     "studies/pages/rounds.md",
@@ -61,7 +62,7 @@ def main() -> None:
     arguments = parser.parse_args()
     wanted = arguments.only
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    names = ["plain", *(name for name in extras if name not in ("test", "all"))]
+    names = ["plain", *(name for name in extras if name not in ("test", "docs", "all"))]
     missing = [name for name in names if not (SMOKE / f"{name}.py").is_file()]
     if missing:
         sys.exit(f"no smoke test for {', '.join(missing)}: write tools/smoke/NAME.py")

@@ -52,14 +52,14 @@ def _cost(found: Row) -> dict[str, str]:
         "workers": _workers(found),
         "payload_workers": str(found["payload"][0]["workers"]),
         "payload": table(
-            ["megabytes a round", "Ray adds, ms"],
+            ["megabytes per round", "Ray adds, ms"],
             [[f"{row['megabytes']:.2f}", _both(row["adds_ms"], row["quick_adds_ms"])] for row in found["payload"]],
             right=False,
         ),
         "troubled_workers": str(found["troubles"][0]["workers"]),
         "troubled_rounds": str(found["troubles"][0]["rounds"]),
         "troubles": table(
-            ["what happens", "a round, ms", "ideal", "workers replaced", "shards sent twice"],
+            ["what happens", "ms per round", "ideal", "workers replaced", "shards sent twice"],
             [
                 [row["what"], f"{row['ms']:.0f}", f"{row['ideal_ms']:.0f}", str(row["replaced"]), str(row["resent"])]
                 for row in found["troubles"]
@@ -224,7 +224,7 @@ def _heavy(model: Model, overhead: Overhead) -> dict[str, str]:
                 f"{steps / _heavy_seconds(model, each, best, overhead):.1f}",
             ]
         )
-    heading = ["a query, ms", "Sequential, 1 GPU", "Coupled, 1 GPU", "8 GPUs", "64 GPUs", "best W", "times less"]
+    heading = ["ms per query", "Sequential, 1 GPU", "Coupled, 1 GPU", "8 GPUs", "64 GPUs", "best W", "times less"]
     return {
         "heavy_rounds": f"{rounds:.1f}",
         "heavy_items": str(items),
@@ -265,7 +265,7 @@ def figure(found: Row, gpu: Row, speed: Row, shards: Row, path: Path) -> None:
         for each, colour in zip(HEAVY, ("#CC79A7", "#E69F00", "#D55E00"), strict=True):
             gpus = range(1, model.windows[0][0] + 1)
             gain = [1000 * each / _heavy_seconds(model, each, w, overhead) for w in gpus]
-            right.plot(gpus, gain, color=colour, label=f"{each * 1e3:g} ms a query")
+            right.plot(gpus, gain, color=colour, label=f"{each * 1e3:g} ms per query")
         right.axhline(1.0, color="#555555", linewidth=1)
         right.set_title("One sample over many GPUs, by the formula")
         right.set_ylabel("times less than sequential")

@@ -401,7 +401,7 @@ def _outside(part: Row) -> str:
         ]
         for name, row in rows
     ]
-    return table(["model", "window", "a round, ms", "the model alone, ms", "outside it"], lines, right=False)
+    return table(["model", "window", "ms per round", "the model alone, ms", "outside it"], lines, right=False)
 
 
 def _batches(rows: list[Row]) -> str:

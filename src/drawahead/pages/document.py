@@ -141,7 +141,7 @@ def _configuration(report: Report, about: Mapping[str, object]) -> dict[str, obj
         "exact": "yes" if report.exact else "no",
         "seed": report.seed,
         "samples": report.num_samples,
-        "steps a sample": report.steps,
+        "steps per sample": report.steps,
         **({"queries to choose": report.probes} if report.probes else {}),
         **({"candidates": report.candidates} if report.candidates else {}),
         **about,

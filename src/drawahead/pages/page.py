@@ -23,8 +23,8 @@ from drawahead.validate import instance, whole
 from drawahead.views import View, view_of
 
 STOPPED = (
-    "The run was stopped before all samples were finished. Those that finish early are not typical: do not take them "
-    "for the law."
+    "The run was stopped before all samples were finished. Those that finish early are not typical: do not treat them "
+    "as a fair sample."
 )
 
 
@@ -133,9 +133,9 @@ def _about(job: Job) -> dict[str, object]:
     return {
         "target": config.name,
         **({"options": options} if options else {}),
-        "samples asked for": f"{config.num:,}, in shards of {config.shard_size:,}",
+        "samples requested": f"{config.num:,}, in shards of {config.shard_size:,}",
         "dtype and device": f"{config.dtype}, {config.device}",
-        **({"at most at a time": config.max_batch_size} if config.max_batch_size else {}),
+        **({"largest batch": config.max_batch_size} if config.max_batch_size else {}),
         "begun": job.manifest.created,
         "drawn with": f"drawahead {last['drawahead']}, torch {last['torch']}, Python {last['python']}",
     }
