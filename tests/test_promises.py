@@ -308,6 +308,7 @@ GENERATED = {"api", "cli"}
 NO_PROMISE: dict[str, list[tuple[str, str]]] = {
     "says what a word or a figure of the page means": [
         ("ardiffusion", "With *exact* answers"),
+        ("gallery", "8x8 digits, their exact denoiser"),
         ("ardiffusion", "KL(data, drawn) is exact"),
         ("diffusion", "whose denoiser is known exactly"),
         ("noise", "moves all rows toward the same one"),
