@@ -373,7 +373,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: da.adapters.accelerate(tiny.LeRobotModel(), sampler=Sequential(), deadline_ms=9),
         r"needs a sampler that always has drafts, such as Coupled\(\), not Sequential\(\)",
     ),
-    "sampler": (lambda: da.adapters.accelerate(tiny.LeRobotModel(), sampler="fast"), "sampler must be a sampler"),
+    "sampler": (lambda: da.adapters.accelerate(tiny.LeRobotModel(), sampler="fast"), "there is no sampler"),
     "mask": (
         lambda: da.adapters.policy(tiny.UnetPolicy().eval()).conditional_sample(inpainted()[0], inpainted()[0]),
         "condition_mask must be a mask of the shape of condition_data",
