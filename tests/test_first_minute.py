@@ -23,7 +23,7 @@ from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.verification.verify import LEVEL
 
 SOURCE = Path(da.__file__).parents[1]
-HEAVY = ("torch", "numpy", "transformers", "diffusers", "matplotlib")
+HEAVY = ("torch", "numpy", "transformers", "diffusers", "matplotlib", "pydantic")
 COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands if command.callback)
 
 

@@ -261,7 +261,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("xl", {"denoising_end": 0.5}, "denoising_end"),
     ("text", {"generator": [generator(), generator()]}, "generator"),
     ("text", {"callback": print}, "callback_on_step_end"),
-    ("text", {"sampler": "coupled"}, "sampler must be"),
+    ("text", {"sampler": Coupled}, "sampler must be"),
     ("text", {"callback_on_step_end_tensor_inputs": ["prompt_embeds"]}, "callback_on_step_end_tensor_inputs"),
 ]
 

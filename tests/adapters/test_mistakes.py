@@ -40,14 +40,7 @@ def roberta() -> Any:
 
 def unet() -> Any:
     blocks = {"down_block_types": ("DownBlock2D",), "up_block_types": ("UpBlock2D",), "block_out_channels": (4,)}
-    small = {
-        "sample_size": 4,
-        "in_channels": 1,
-        "out_channels": 1,
-        "layers_per_block": 1,
-        "norm_num_groups": 2,
-        "attention_head_dim": 2,
-    }
+    small = {"sample_size": 4, "in_channels": 1, "out_channels": 1, "layers_per_block": 1, "norm_num_groups": 2}
     return diffusers.UNet2DModel(**blocks, **small, attention_head_dim=2).eval()
 
 

@@ -21,6 +21,14 @@ class PlainCommand(TyperCommand):
 class PlainGroup(TyperGroup):
     """The same of `drawahead --help` itself."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Flags that are not given are False, not None, of which typer would make a bool with pydantic: 0.1 s."""
+        found: list[Any] = super().get_params(ctx)
+        for parameter in found:
+            if getattr(parameter, "is_flag", False) and parameter.default is None:
+                parameter.default = False
+        return found
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(_shown(self, ctx), ctx, formatter)
 
