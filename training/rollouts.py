@@ -66,14 +66,15 @@ def paired(first: Sequence[int], second: Sequence[int]) -> dict[str, float]:
     worse = sum(a < b for a, b in zip(first, second, strict=True))
     differ, n = better + worse, len(first)
     tail = sum(math.comb(differ, k) for k in range(min(better, worse) + 1)) / 2**differ
-    spread = 1.96 * math.sqrt(differ - (better - worse) ** 2 / n) / n
-    difference = (better - worse) / n
+    # Agresti and Min's interval: half a pair more of each kind, or pairs that all agree would leave no doubt.
+    middle = (better - worse) / (n + 2)
+    spread = 1.96 * math.sqrt(differ + 1 - (better - worse) ** 2 / (n + 2)) / (n + 2)
     return {
         "only_first": better,
         "only_second": worse,
-        "difference": difference,
-        "low": difference - spread,
-        "high": difference + spread,
+        "difference": (better - worse) / n,
+        "low": middle - spread,
+        "high": middle + spread,
         "p": min(1.0, 2 * tail),
     }
 
