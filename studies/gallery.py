@@ -67,7 +67,7 @@ ENTRIES = (
         4,
         TargetOptions(graph="complete:12"),
         size=190,
-        key="spanning-tree-complete",
+        key="spanning-tree-2",
         note="Of a complete graph.",
     ),
     Entry("dpp", 3, TargetOptions(kernel="points:12"), note="Of any size."),
