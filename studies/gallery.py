@@ -22,6 +22,7 @@ from drawahead.views import Grids, Images, Tokens, VectorView
 from drawahead.views.base import TokenView
 from drawahead.views.painting import paint, tiled
 from studies.study import Data, Stamp, Study, Watch, origin
+from studies.template import filled
 
 SEED = 0
 
@@ -38,6 +39,8 @@ class Entry:
     """Of one picture, in pixels."""
     key: str = ""
     """Of its figure, where a target has several."""
+    note: str = ""
+    """What is shown of it, where there are several."""
 
     @property
     def figure(self) -> str:
@@ -58,15 +61,22 @@ class Entry:
 ENTRIES = (
     Entry("text", 1, TargetOptions(size=200), size=620),
     Entry("fashion", 8, TargetOptions(steps=100), window=16, size=84),
-    Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380),
-    Entry("spanning-tree", 4, TargetOptions(graph="complete:12"), size=190, key="spanning-tree-complete"),
-    Entry("dpp", 3, TargetOptions(kernel="points:12"), size=200),
-    Entry("dpp", 3, TargetOptions(kernel="points:12", items=20), size=200, key="dpp-fixed"),
-    Entry("matching", 3, TargetOptions(graph="cycle:24"), size=150),
+    Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380, note="Of a grid."),
+    Entry(
+        "spanning-tree",
+        4,
+        TargetOptions(graph="complete:12"),
+        size=190,
+        key="spanning-tree-2",
+        note="Of a complete graph.",
+    ),
+    Entry("dpp", 3, TargetOptions(kernel="points:12"), note="Of any size."),
+    Entry("dpp", 3, TargetOptions(kernel="points:12", items=20), key="dpp-fixed", note="Of 20 items."),
+    Entry("matching", 1, TargetOptions(graph="grid:6x20"), size=500),
     Entry("dominoes", 1, TargetOptions(size=16), size=300),
     Entry("aztec", 1, TargetOptions(size=16), size=380),
-    Entry("ising", 3, TargetOptions(size=12, coupling=0.2), size=200, key="ising-warm"),
-    Entry("ising", 3, TargetOptions(size=12, coupling=0.44), size=200),
+    Entry("ising", 3, TargetOptions(size=12, coupling=0.2), key="ising-warm", note="Here 0.2."),
+    Entry("ising", 3, TargetOptions(size=12, coupling=0.44), note="Here 0.44."),
     Entry("product", 12),
     Entry("pairs", 12),
     Entry("urns", 12),
@@ -131,10 +141,9 @@ def values(data: Data) -> dict[str, str]:
 def _entry(entry: Entry, summary: str, drawn: Data) -> str:
     rounds, queries = (f"{drawn[name]:.1f}".removesuffix(".0") for name in ("rounds", "queries"))
     summary = summary[:1].upper() + summary[1:]
-    return (
-        f"**{entry.name}.** {summary}. {drawn['steps']} steps in {rounds} rounds and {queries} queries per sample.\n\n"
-        f"```\n{entry.command}\n```\n\n![{summary}](figures/{entry.figure}.png)"
-    )
+    cost = f"{drawn['steps']} steps in {rounds} rounds and {queries} queries per sample."
+    said = " ".join(filter(None, (f"**{entry.name}.** {summary}.", entry.note, cost)))
+    return f"{filled(said)}\n\n```\n{entry.command}\n```\n\n![{summary}](figures/{entry.figure}.png)"
 
 
 def draw(entry: Entry, data: Data, path: Path) -> None:

@@ -106,7 +106,7 @@ def _blamed(spec: str, make: Callable[[], Made]) -> Made:
 
 
 COUNTED = {
-    "spanning-tree": Counted("random spanning trees of a graph; also: tree --graph ...", ("graph",), "grid:16", _tree),
+    "spanning-tree": Counted("random spanning trees of a graph, also as tree --graph", ("graph",), "grid:16", _tree),
     "dpp": Counted("determinantal point processes, of any or a fixed size", ("kernel", "items"), "points:12", _process),
     "matching": Counted("weighted perfect matchings of a planar graph", ("graph",), "grid:8", _matching),
 }

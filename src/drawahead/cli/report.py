@@ -90,7 +90,7 @@ def report(
     if out is not None:
         _write(out, pages.job_page(job, target=chain, samples=num, films=films).encode(), folder)
     if json:
-        written = {"page": out and str(out), "film": gif and str(gif)}
+        written = {name: str(path) for name, path in (("page", out), ("film", gif)) if path is not None}
         done = {"folder": str(folder), **written, "samples": job.num_samples, "complete": job.complete}
         typer.echo(json_format.dumps(done))
     elif not quiet:
