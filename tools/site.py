@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACES = {"README.md": "index.md", "LICENSE": "licence.md"}
 """Where the copy of a file is, if not under its own name. The cards of the weights come into a folder of their own."""
 CSS = """
-.md-typeset h1 { color: var(--md-default-fg-color); font-weight: 600; }
+.md-typeset h1, .md-typeset h2, .md-typeset h3 { color: var(--md-default-fg-color); font-weight: 600; }
 /* Figures are drawn on white. */
 [data-md-color-scheme="slate"] .md-typeset img { background: #fff; border-radius: 4px; padding: 4px; }
 /* On a narrow screen a long name breaks instead of pushing the page aside; tables and code blocks scroll. */
