@@ -54,6 +54,14 @@ def _place(file: str, copies: dict[str, str]) -> str:
     return copies.get(file) or file.removeprefix("docs/")
 
 
+def on_config(config: Any) -> Any:
+    """List the other pages beside the README, such as the changelog, in the last section."""
+    section = next(iter(config.nav[-1].values()))
+    others = (place for file, place in outside().items() if "/" not in file and file not in PLACES)
+    section += [{Path(place).stem.capitalize(): place} for place in sorted(others)]
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the copies, and the style sheet."""
     from mkdocs.structure.files import File
