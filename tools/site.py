@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACES = {"README.md": "index.md", "LICENSE": "licence.md"}
 """Where the copy of a file is, if not under its own name. The cards of the weights come into a folder of their own."""
 CSS = """
-.md-typeset h1 { color: var(--md-default-fg-color); font-weight: 600; }
+.md-typeset h1, .md-typeset h2, .md-typeset h3 { color: var(--md-default-fg-color); font-weight: 600; }
 /* Figures are drawn on white. */
 [data-md-color-scheme="slate"] .md-typeset img { background: #fff; border-radius: 4px; padding: 4px; }
 /* On a narrow screen a long name breaks instead of pushing the page aside; tables and code blocks scroll. */
@@ -52,6 +52,14 @@ def relinked(text: str, source: str) -> str:
 def _place(file: str, copies: dict[str, str]) -> str:
     """The path on the site; of a file that is not on it, its own, which the build then complains about."""
     return copies.get(file) or file.removeprefix("docs/")
+
+
+def on_config(config: Any) -> Any:
+    """List the other pages beside the README, such as the changelog, in the last section."""
+    section = next(iter(config.nav[-1].values()))
+    others = (place for file, place in outside().items() if "/" not in file and file not in PLACES)
+    section += [{Path(place).stem.capitalize(): place} for place in sorted(others)]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

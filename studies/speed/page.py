@@ -246,7 +246,7 @@ def _auto_again(part: Row) -> str:
                     f"{came:.1f}",
                 ]
             )
-    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "gain its report tells", "gain measured"]
+    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "predicted gain", "measured gain"]
     return table(heading, lines, right=False)
 
 
