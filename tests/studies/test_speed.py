@@ -38,8 +38,8 @@ ROW: dict[str, Any] = {
 SECTIONS = {
     "stacked": "## Reverse transition kernels",
     "cold": "## The first call of a process",
-    "auto_again": "## Auto beside the best window",
-    "pipeline": "## A pipeline of diffusers",
+    "auto_again": "## Auto compared with the best window",
+    "pipeline": "## A diffusers pipeline",
     "conditions": "## Another condition",
 }
 
