@@ -159,3 +159,19 @@ def test_a_policy_and_its_few_steps_have_one_noise_schedule(scripts: dict[str, A
         assert type(few).__name__ == "DDIMScheduler" and torch.equal(few.alphas_cumprod, own)
         few.set_timesteps(policy.num_inference_steps)
         assert len(few.timesteps) == 8 and few.timesteps[0] < 100
+
+
+def test_of_a_simulators_files_those_that_are_read_are_kept(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TRAINING))
+        packages = importlib.import_module("packages")
+    sys.modules.pop("packages")
+    for folder in ("models", "parts", "meshes"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "models" / "push.xml").write_text('<a file="../parts/arm.xml"/><b file="../meshes/none.stl"/>')
+    (tmp_path / "parts" / "arm.xml").write_text('<a file="hand.xml"/><mesh file="../meshes/arm.stl"/>')
+    (tmp_path / "parts" / "hand.xml").write_text('<a file="arm.xml"/>')  # each names the other
+    for name in ("arm.stl", "other.stl"):
+        (tmp_path / "meshes" / name).touch()
+    kept = packages.read_by(tmp_path / "models" / "push.xml", tmp_path / "models")
+    assert {path.name for path in kept} == {"push.xml", "arm.xml", "hand.xml", "arm.stl"}
