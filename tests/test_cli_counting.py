@@ -219,6 +219,9 @@ def test_jobs_know_the_file_they_were_begun_with(here: Path, capsys: Output) -> 
     assert "not the file that the job was begun with" in refused(capsys, *resume)
     assert run(["sample", "tree", "--graph", "grid:3", "-n", "2", "--out", "named", "-q"]) == 0
     assert run(["report", "named"]) == 0 and "made from a file" not in capsys.readouterr().out
+    assert run(["sample", "dpp", "--kernel", "points:3", "-n", "2", "--out", "points", "-q"]) == 0
+    assert run(["report", "points", "-q"]) == 0
+    assert '<svg class="strokes"' in (here / "points" / "report.html").read_text()  # as points, not as digits
     manifest = here / "named" / "manifest.json"
     manifest.write_text(manifest.read_text().replace("grid:3", "grid:300"))  # a page of a stranger's job builds little
     assert run(["report", "named"]) == 0 and "made from a file" in capsys.readouterr().out
