@@ -72,9 +72,7 @@ def narrowed_rows(grid: Ising, tokens: Tensor) -> Tensor:
 
 def _moves(grid: Ising, tokens: Tensor) -> list[_Move]:
     known = tokens.tolist()
-    frontier = [
-        torch.zeros(1, dtype=torch.float64)
-    ] * grid.width  # above the first line: nothing
+    frontier = [torch.zeros(1, dtype=torch.float64)] * grid.width  # above the first line: nothing
     moves = []
     for t, site in enumerate(grid.sites):
         slot = t % grid.width
