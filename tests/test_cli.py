@@ -318,7 +318,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
         "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED],
-        "samplers": ["auto", *SAMPLERS],
+        "samplers": ["auto", *SAMPLERS, "separated"],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }
     for command, names in known.items():
