@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@$(BIN)/drawahead demo --out out
 
 docs: $(STAMP)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 test: $(STAMP)
