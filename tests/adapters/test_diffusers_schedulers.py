@@ -208,9 +208,10 @@ def test_a_scheduler_that_bends_is_found_out() -> None:
 def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
-    kind = type("Own", (diffusers.DPMSolverMultistepScheduler,), {})
+    monkeypatch.setattr(schedulers, "_KNOWN", schedulers._Known())
+    kind = diffusers.DPMSolverMultistepScheduler
 
-    def plan(steps: int = 4, **settings: Any) -> da.schedules.Plan:
+    def plan(steps: int = 4, kind: Any = kind, **settings: Any) -> da.schedules.Plan:
         return from_diffusers(network, kind(**SDE | settings), num_inference_steps=steps, shape=SHAPE).plan
 
     first, again = plan(), plan()
@@ -218,9 +219,27 @@ def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.Mon
     others = [plan(5), plan(beta_end=0.03), plan(solver_order=1)]
     assert len(tried) == 4 and not any(torch.equal(first.a, other.a) for other in others)
     step = kind.step
-    kind.step = lambda self, *given, **named: step(self, *given, **named)
+    monkeypatch.setattr(kind, "step", lambda self, *given, **named: step(self, *given, **named))
     torch.testing.assert_close(plan().a, first.a, rtol=1e-12, atol=1e-12)  # solved anew: rounding may differ
     assert len(tried) == 5
+
+
+def test_a_scheduler_of_ones_own_is_tried_each_time() -> None:
+    """What it does may depend on what is not in it."""
+    share = [1.0]
+
+    class Own(diffusers.EulerDiscreteScheduler):  # type: ignore[misc, name-defined]
+        def step(self, *given: Any, **options: Any) -> Any:
+            answer = super().step(*given, **options)
+            answer.prev_sample = share[0] * answer.prev_sample
+            return answer
+
+    def plan() -> da.schedules.Plan:
+        return from_diffusers(network, Own(), num_inference_steps=4, shape=SHAPE).plan
+
+    before = plan()
+    share[0] = 0.5
+    torch.testing.assert_close(plan().a, 0.5 * before.a)
 
 
 def test_the_second_trial_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ class _Known:
 
     def recipe(self, ready: Any, options: Options, first: int) -> Recipe:
         try:
-            key = type(ready), _methods(ready), first, _contents(vars(ready)), _contents(options)
+            key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
         except TypeError:  # there is something in it that cannot be compared: it is read each time
             return _read(ready, options, first)
         found = self._recipes.pop(key, None) or _read(ready, options, first)
@@ -122,19 +122,23 @@ _KNOWN = _Known()
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:
-    kinds = type(scheduler).__mro__
+    """The functions of its classes, which may have been replaced. What a class of the user's own does may depend on
+    things that are not in it."""
+    kinds = [kind for kind in type(scheduler).__mro__ if kind.__module__.partition(".")[0] != "builtins"]
+    if any(kind.__module__.partition(".")[0] != "diffusers" for kind in kinds):
+        raise TypeError("a class of the user's own")
     return tuple(entry for kind in kinds for entry in vars(kind).values() if isinstance(entry, types.FunctionType))
 
 
-def _contents(value: Any) -> object:
+def contents(value: Any) -> object:
     """Equal for equal numbers and texts."""
     if isinstance(value, torch.Tensor | np.ndarray):
         numbers = torch.as_tensor(value).cpu().contiguous()
         return str(numbers.dtype), tuple(numbers.shape), numbers.flatten().view(torch.uint8).numpy().tobytes()
     if isinstance(value, Mapping):
-        return tuple((name, _contents(entry)) for name, entry in value.items())
+        return tuple((name, contents(entry)) for name, entry in value.items())
     if isinstance(value, list | tuple):
-        return type(value), tuple(map(_contents, value))
+        return type(value), tuple(map(contents, value))
     if value is None or isinstance(value, bool | int | float | str | torch.device | torch.dtype):
         return type(value), repr(value)
     raise TypeError(f"{type(value).__name__} cannot be compared")

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from drawahead.adapters._diffusers_network import first_weight
+from drawahead.adapters._diffusers_schedulers import contents
 from drawahead.errors import InputError
 from drawahead.validate import short, whole
 
@@ -70,7 +71,7 @@ class Chunks:
         weight = first_weight(self.network)
         told = [(name, tuple(table.shape[1:]), table.dtype) for name, table in self.condition.items()]
         given = (self.known is None, self.start is None, self.device, None if weight is None else weight.dtype)
-        plan = (type(self.scheduler), str(self.scheduler.config), self.steps, str(dict(self.options)))
+        plan = (type(self.scheduler), contents(self.scheduler.config), self.steps, str(dict(self.options)))
         return (id(self.network), plan, self.number, self.shape, tuple(told), given)
 
     def check(self) -> None:

@@ -66,7 +66,7 @@ def from_diffusers(
     num_inference_steps: as in `set_timesteps`; None visits every training timestep.
     eta, use_clipped_model_output, step_options: arguments of the scheduler's `step`; the last by name, such as
         {"s_churn": 40}. Where no step is random (DDIM with eta = 0, Euler without churn) there is nothing to speculate:
-        exact samplers take one step a round, and only `Picard` needs fewer rounds.
+        exact samplers take one step per round, and only `Picard` needs fewer rounds.
     class_labels: what a class-conditional network is told: one label, or one for each sample.
     condition: what else it is told, by the names of its arguments, dictionaries in dictionaries as it takes them:
         tensors with a row for each sample or a single one for all.

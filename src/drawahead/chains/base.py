@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from drawahead.engine.threads import Query, Thread
+from drawahead.errors import InputError
 from drawahead.laws import Law
 from drawahead.randomness import Stream
 
@@ -220,14 +221,14 @@ class Chain(abc.ABC):
 
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
-        raise NotImplementedError(f"a {type(self).__name__} cannot be made anew: it has no settings")
+        raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
 
     def compiled(self) -> Self:
         """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
 
         Keep the chain: what was compiled goes with it.
         """
-        raise NotImplementedError(f"the model of a {type(self).__name__} cannot be compiled")
+        raise InputError(f"the model of a {type(self).__name__} cannot be compiled: leave .compiled() out")
 
     @property
     def note(self) -> str:

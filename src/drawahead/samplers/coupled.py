@@ -71,7 +71,7 @@ class Coupled(Refining):
     where one pass answers a whole path). On Gaussian steps agreement is decided by reflection coupling, so that the
     output has the law of the chain whatever the guesses.
 
-    A sample that has committed fewer than `least` steps a round, on average, goes on one step at a time: there
+    A sample that has committed fewer than `least` steps per round, on average, goes on one step at a time: there
     speculation does not pay.
 
     With `secant`, a Gaussian step that was answered at one state is drafted at another by the secant through its last
