@@ -40,13 +40,15 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
         asked = _as_begun(target, asked, found)
         wanted = replace(wanted, num=wanted.num or found.config.num)
     subject = named(target, asked)
+    num = wanted.num or subject.num
+    subject = subject.of(num)
     if subject.remark and not (quiet or json):
         typer.echo(subject.remark)
     try:
         job = jobs.draw(
             folder,
             subject.chain,
-            wanted.num or subject.num,
+            num,
             name=target,
             options=subject.options,
             resume=wanted.resume,

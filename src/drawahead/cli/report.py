@@ -63,7 +63,10 @@ def report(
     out = out or folder / "report.html"
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    chain = chain_of(job) if target is None else named(target, TargetOptions().filled(job.config.options)).chain
+    if target is None:
+        chain = chain_of(job)
+    else:
+        chain = named(target, TargetOptions().filled(job.config.options)).of(job.config.num).chain
     page = pages.job_page(job, target=chain, samples=num, films=films)
     if out.absolute().parent.samefile(folder):  # a stranger may have put a link there: it is replaced, not followed
         files.write(out, page.encode())
@@ -88,4 +91,4 @@ def chain_of(job: Job) -> Chain | None:
     asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
-    return named(name, asked).chain
+    return named(name, asked).of(config.num).chain

@@ -28,6 +28,7 @@ def sample(
     seed: options.Seed = None,
     order: options.Order = None,
     prompt: options.Prompt = None,
+    guidance: options.Guidance = None,
     temperature: options.Temperature = None,
     steps: options.Steps = None,
     sampler: options.Sampler = None,
@@ -43,7 +44,8 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype)
+    prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
+    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, guidance)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
         wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
@@ -54,6 +56,7 @@ def sample(
             raise InputError(f"{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
+    subject = subject.of(num)
     if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
         out = Path(f"{target}.png")
     if out is not None:
