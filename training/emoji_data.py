@@ -2,7 +2,7 @@
 
 apt-get download fonts-noto-color-emoji && dpkg -x fonts-noto-color-emoji_*.deb out/font     # SIL OFL 1.1
 pip install --no-deps --target out/fonttools fonttools                                       # pillow is needed, too
-PYTHONPATH=src:out/fonttools python training/emoji_data.py --font out/font/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf
+PYTHONPATH=src:out/fonttools python training/emoji_data.py --font $(find out/font -name NotoColorEmoji.ttf)
 """
 
 from __future__ import annotations

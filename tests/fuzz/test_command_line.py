@@ -54,7 +54,18 @@ words = st.one_of(
 options = st.sampled_from(
     [
         *("--num", "--seed", "--size", "--sampler", "--window", "--max-batch-size", "--order", "--out", "--shard-size"),
-        *("--prompt", "--temperature", "--steps", "--device", "--dtype", "--level", "--films", "--target", "--no-such"),
+        *(
+            "--prompt",
+            "--guidance",
+            "--temperature",
+            "--steps",
+            "--device",
+            "--dtype",
+            "--level",
+            "--films",
+            "--target",
+            "--no-such",
+        ),
     ]
 )
 small = st.sampled_from(
