@@ -172,6 +172,12 @@ def test_prompts_take_turns_on_the_command_line(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("emoji_weights")
+def test_every_prompt_has_a_picture() -> None:
+    for prompts, num in (("red", 8), (["red", "green"], 8), (["red"] * 9, 9)):
+        assert named("emoji", TargetOptions(prompt=prompts, steps=2, device="cpu")).num == num
+
+
+@pytest.mark.usefixtures("emoji_weights")
 def test_a_job_keeps_its_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "job")
     assert run([*SAMPLE, "--num", "3", "--window", "2", "--shard-size", "2", "--out", folder, "--quiet"]) == 0
@@ -190,6 +196,7 @@ def test_a_job_keeps_its_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["sample", "emoji", *["--prompt", "red"] * 3, "--num", "2", "-q"], "--num 2 leaves some of the 3 prompts out"),
         (["sample", "emoji"], "emoji needs words: --prompt"),
         (["sample", "emoji", "--prompt", "red aple"], "did you mean apple?"),
         (["sample", "emoji", "--prompt", "red", "--size", "3"], "--size does not apply to emoji"),

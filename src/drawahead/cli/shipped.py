@@ -95,6 +95,8 @@ class Subject:
         given = self.chain.condition if isinstance(self.chain, GaussianChain) else {}
         if not given or all(len(table) == 1 for table in given.values()):
             return self
+        if (prompts := max(map(len, given.values()))) > num:
+            raise InputError(f"--num {num} leaves some of the {prompts} prompts out: ask for {prompts} samples or more")
         turns = {name: table[torch.arange(num, device=table.device) % len(table)] for name, table in given.items()}
         return replace(self, chain=self.chain.replace(condition=turns))
 
@@ -141,7 +143,8 @@ def _emoji(asked: TargetOptions) -> Subject:
     guidance = GUIDANCE if asked.guidance is None else asked.guidance
     chain = networks.emoji(asked.prompt, guidance=guidance, steps=steps, device=device, dtype=_dtype(asked.dtype))
     options = replace(asked, steps=steps, guidance=guidance).given
-    return Subject("emoji", chain, Images(), remark=remark, options=options)
+    num = max(Subject.num, 1 if isinstance(asked.prompt, str) else len(asked.prompt))
+    return Subject("emoji", chain, Images(), num, remark=remark, options=options)
 
 
 def _steps(asked: int | None, device: str) -> tuple[int, str]:
