@@ -11,20 +11,25 @@ PYTEST := $(BIN)/pytest -q -n 2
 export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-deep bench release-check clean distclean
+.PHONY: help demo docs test test-slow test-deep bench release-check clean distclean
 
 help:
-	@echo "make demo       draw texts and clothes, compare the samplers, write pictures to out/ (half a minute)"
+	@echo "make demo       draw texts, clothes and a tiling, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-deep [DEEP=3h]  random chains against plain loops, fresh ones for so long, three kinds in turn"
+	@echo "make docs       build the documentation site into site/; serve it: python -m http.server -d site"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
 	@echo "make bench STUDY=NAME [OPTIONS=...]  one study; .venv/bin/python -m studies lists them"
-	@echo "make release-check  build, install afresh without and with each extra, and try each (a quarter of an hour)"
+	@echo "make release-check [OPTIONS=...]  build twice, install afresh with each extra on each Python, try each (half an hour)"
 	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
 
 demo: $(STAMP)
 	@$(BIN)/drawahead demo --out out
+
+docs: $(STAMP)
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 test: $(STAMP)
 	$(BIN)/ruff check
@@ -48,10 +53,10 @@ bench: $(STAMP)
 	@set -e; for study in $(STUDY); do $(BIN)/python -m studies $$study $(OPTIONS); done
 
 release-check: $(STAMP)
-	$(BIN)/python tools/release_check.py
+	$(BIN)/python tools/release_check.py $(OPTIONS)
 
 clean:
-	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf out site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests studies -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean

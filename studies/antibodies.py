@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import tempfile
 from pathlib import Path
 
 import torch
@@ -22,6 +23,25 @@ LOOPS = [range(26, 35), range(50, 58), range(96, 109)]  # of the binding site
 LOOP = set(LOOPS[2])  # SRWGGDGFYAMDY
 
 
+def load(folder: Path | None, *, small: bool = False) -> tuple[BertForMaskedLM, BertTokenizer]:
+    """AntiBERTy; or, where it is not there, a model of its form with random weights."""
+    models = None if folder is None else folder / "antiberty" / "trained_models"
+    if models is None or not models.exists():
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        whole = {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "intermediate_size": 2048}
+        with tempfile.TemporaryDirectory() as home:
+            words = Path(home) / "vocab.txt"
+            words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ACDEFGHIKLMNPQRSTVWY"]))
+            tokenizer = BertTokenizer(str(words), do_lower_case=False)
+        torch.manual_seed(0)
+        return BertForMaskedLM(BertConfig(vocab_size=25, **(sizes if small else whole))), tokenizer
+    model = BertForMaskedLM(BertConfig.from_pretrained(models / "AntiBERTy_md_smooth"))
+    file = models / "AntiBERTy_md_smooth" / "pytorch_model.bin"
+    weights = torch.load(file, map_location="cpu", weights_only=True)
+    assert model.load_state_dict(weights, strict=False).missing_keys == []
+    return model, BertTokenizer(str(models / "vocab.txt"), do_lower_case=False)
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     """Where the weights are."""
     parser.add_argument("folder", type=Path, metavar="FOLDER")
@@ -29,12 +49,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> list[Path]:
     """Draw and print. -> nothing is written."""
-    models = arguments.folder / "antiberty" / "trained_models"
-    model = BertForMaskedLM(BertConfig.from_pretrained(models / "AntiBERTy_md_smooth"))
-    file = models / "AntiBERTy_md_smooth" / "pytorch_model.bin"
-    weights = torch.load(file, map_location="cpu", weights_only=True)
-    assert model.load_state_dict(weights, strict=False).missing_keys == []
-    lm = da.adapters.MaskedLM(model, BertTokenizer(str(models / "vocab.txt"), do_lower_case=False))
+    model, tokenizer = load(arguments.folder)
+    lm = da.adapters.MaskedLM(model, tokenizer)
     half = set(random.Random(0).sample(range(len(HEAVY)), len(HEAVY) // 2))
     for hidden in (LOOP, half):
         prompt = " ".join("[MASK]" if i in hidden else residue for i, residue in enumerate(HEAVY))

@@ -85,7 +85,7 @@ def drawn(folder: str, target: Any, sampler: da.Sampler, size: int) -> da.jobs.J
     return da.jobs.draw(folder, target, NUM, name="benchmark", sampler=sampler, seed=0, shard_size=size)
 
 
-def values(data: Data) -> dict[str, str]:
+def values(data: Data, soak: Data) -> dict[str, str]:
     """What the page says."""
     lines = []
     for name, rows in data["rows"].items():
@@ -94,8 +94,14 @@ def values(data: Data) -> dict[str, str]:
             costs = [f"{value:.2f}x" for value in (ratio, row["rounds"], row["queries"])]
             size, writing = row["shard_size"], 1000 * row["writing_seconds"]
             lines.append([name, str(size), str(data["num"] // size), *costs, f"{writing:.0f} ms"])
-    heading = ["target", "samples a shard", "shards", "processor time", "rounds", "queries", "writing a shard"]
-    return {"table": table(heading, lines, right=False)}
+    heading = ["target", "samples per shard", "shards", "processor time", "rounds", "queries", "writing a shard"]
+    return {"table": table(heading, lines, right=False)} | _soaked(soak)
 
 
-STUDY = Study("jobs", measure, values, {})
+def _soaked(data: Data) -> dict[str, str]:
+    found = {name: str(number) for name, number in data["counts"].items()}
+    rounded = {name: f"{data[name]:.0f}" for name in data if name.endswith(("_early", "_late"))}
+    return found | rounded | {"soak_minutes": f"{data['seconds'] / 60:.0f}"}
+
+
+STUDY = Study("jobs", measure, values, {}, sources=("jobs", "soak"))

@@ -10,7 +10,7 @@ from typing import Any
 from drawahead import plots
 from studies.growth.figure import draw_line, log_axes
 from studies.growth.grid import measured
-from studies.growth.settings import FIXED_ORDER, Plan, TokenSetting
+from studies.growth.settings import FIXED_ORDER, HARD_IN_ORDER, Plan, TokenSetting
 from studies.growth.slopes import slopes
 from studies.growth.tables import Cell, by_length, exponent
 from studies.study import Data, Stamp, Study, Watch, origin, quick_option
@@ -18,7 +18,7 @@ from studies.tables import listed, table
 
 FULL = Plan(sizes=(64, 128, 256, 512, 1024, 2048, 4096), most_samples=8, recursive_seconds=0.0)
 QUICK = Plan(sizes=(64, 128, 256), most_samples=2, recursive_seconds=0.0)
-CASES = (("hard", "random"), ("pairs", "left to right"), ("pairs", "random"))
+CASES = (("hard", "random"), (HARD_IN_ORDER, "random"), ("pairs", "left to right"), ("pairs", "random"))
 """Targets and orders; the last is there to compare with."""
 Slopes = dict[tuple[str, ...], dict[str, Any]]
 """By target, order, sampler and quantity."""
@@ -44,6 +44,7 @@ def values(data: Data) -> dict[str, str]:
         "largest": str(sizes[-1]),
         "exponents": _exponents(cells, overall, later, middle),
         "hard": by_length(_of(cells, "hard", "random"), sizes),
+        "in_order": by_length(_of(cells, HARD_IN_ORDER, "random"), sizes),
         "left_to_right": by_length(_of(cells, "pairs", "left to right"), sizes),
         "random_order": by_length(_of(cells, "pairs", "random"), sizes),
     }
@@ -92,7 +93,7 @@ def figure(data: Data, path: Path) -> None:
                 draw_line(axes, _of(data["measurements"], target, order, sampler), sampler)
             axes.set(xlabel="length n", title=_name(target, order))
             log_axes(axes, sizes)
-        panels[0].set_ylabel("rounds a sample")
+        panels[0].set_ylabel("rounds per sample")
         lines, labels = panels[0].get_legend_handles_labels()
         canvas.legend(lines, labels, loc="outside lower center", ncols=len(labels))
 

@@ -120,7 +120,7 @@ def figure(data: Data, path: Path) -> None:
             own = [cell for cell in cells if cell["sampler"] == row.name]
             n, rounds = [cell["n"] for cell in own], [cell["rounds"] for cell in own]
             axes.plot(n, rounds, color=row.colour, marker=row.marker, markersize=5, linewidth=1.5, label=row.name)
-        axes.set(xscale="log", yscale="log", xlabel="squares n", ylabel="rounds a tiling")
+        axes.set(xscale="log", yscale="log", xlabel="squares n", ylabel="rounds per tiling")
         axes.set_xticks(sizes, [str(n) for n in sizes])
         axes.minorticks_off()
         axes.yaxis.set_major_formatter("{x:g}")

@@ -1,8 +1,8 @@
 """Seconds on one core, in the same run: drawahead beside tools that were made for one kind of target.
 
-The section "Beside other tools" of counting.md. Seconds are processor seconds of one thread. Every tool draws the same
-seeds again and again, in turn with the others; the best time counts. What all samples share is set up before, and timed
-apart. Needs networkx. DPPy's rows are left out unless it is on the path:
+The section "Compared with other tools" of counting.md. Seconds are processor seconds of one thread. Every tool draws
+the same seeds again and again, in turn with the others; the best time counts. What all samples share is set up before,
+and timed apart. Needs networkx. DPPy's rows are left out unless it is on the path:
 
     pip install --no-deps --target dppy dppy    # needs numpy and scipy
     PYTHONPATH=dppy make bench STUDY=peers

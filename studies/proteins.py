@@ -131,6 +131,7 @@ def timing(weights: Weights, name: str, arguments: argparse.Namespace) -> list[d
             "published": partial(theirs, temperature),
             "drawahead": partial(ours, mpnn, da.Coupled(), graphs),
             "drawahead with encoder": partial(fresh, temperature),
+            "captured": partial(ours, mpnn, da.Sequential(), graphs),
         }
         seconds: dict[str, list[float]] = {key: [] for key in work}
         for repeat in range(arguments.repeats + 2):  # the first two warm up

@@ -64,6 +64,8 @@ class Study:
     """Adds what can be chosen when it is measured."""
     compact: bool = False
     """Data without line breaks."""
+    may_lack: bool = False
+    """Whether data may not have been measured yet: then they are None."""
 
     def run(self, arguments: argparse.Namespace) -> Iterator[Path]:
         """Measure and write. -> the paths, one by one."""
@@ -102,7 +104,8 @@ class Study:
 
     def data(self, out: Path) -> list[Any]:
         """What the page is made of."""
-        return [read(data_path(out, source)) for source in self.sources or (self.name,)]
+        paths = [data_path(out, source) for source in self.sources or (self.name,)]
+        return [None if self.may_lack and not path.exists() else read(path) for path in paths]
 
     def render(self, data: list[Any], page: str = "") -> str:
         """The page, from its data; `page` is the one it is a part of, if it is one."""

@@ -34,7 +34,7 @@ LEVEL = BUDGET / CHECKS
 
 
 def draws_for(sampler: Sampler, *, slow: bool = False) -> int:
-    """How many draws a check takes; Recursive runs one thread a sample and gets fewer."""
+    """How many draws a check takes; Recursive takes longest and gets fewer."""
     draws = 2_000 if isinstance(sampler, Recursive) else 20_000
     return 10 * draws if slow else draws
 

@@ -97,8 +97,8 @@ def variants(sampler: type[Sampler]) -> list[Sampler]:
     """The sampler as it comes, and with each of its options."""
     names = {field.name for field in dataclasses.fields(sampler)}  # type: ignore[arg-type]
     windows = [{}] if "window" not in names else [{"window": w} for w in (None, 1, 2, 3)]
-    pipelined = [{}] if "pipelined" not in names else [{}, {"pipelined": False}]
-    return [sampler(**a, **b) for a, b in itertools.product(windows, pipelined)]
+    other = {"pipelined": False} if "pipelined" in names else {"growth": "paper"} if "growth" in names else {}
+    return [sampler(**a, **b) for a, b in itertools.product(windows, [{}, other] if other else [{}])]
 
 
 EXACT = {name: sampler for name, sampler in SAMPLERS.items() if sampler.guarantee.exact}

@@ -6,8 +6,6 @@ as wrong and are not: the reason why is part of the contract.
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,11 +13,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Fork, Thread
-from drawahead.laws import Categorical, Law
+from drawahead.engine.threads import Thread
+from drawahead.laws import Categorical
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
-from drawahead.samplers.recursive import _accepted, _after, _Drawn, _laws, _part
+from drawahead.samplers.segments import Flags, Ints
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
 
 Judged = tuple[Tensor, Tensor]
@@ -253,93 +251,40 @@ class GuessKept(Coupled):
 # Recursive
 
 
-@dataclass(frozen=True)
-class UnbrokenRecursive(Recursive):
-    """Nothing is broken here: the recursion with its decisions in methods, for the mutants below to break."""
-
-    def _segment(self, paths: Paths, draft: Law, beyond: int) -> Thread:
-        size = draft.shape[1]
-        guess = draft.draw(draft.noise(paths.stream, Purpose.VALUE, paths.steps(size)))
-        if size == 1:
-            return _Drawn(guess, draft, None)
-        count = size - 1 + (beyond > 0)
-        reach = torch.zeros(1, count, dtype=torch.int64)
-        reach[0, -1] = max(0, beyond - 1)
-        answer: Answer = yield paths.ask(guess, torch.tensor([count]), reach, first=1)
-        laws = answer.target
-        target = _part(draft, 0, 1).join(_part(laws, 0, size - 1))
-        onward: Law | None = None
-        if beyond:
-            onward = _part(laws, size - 1, size).join((yield from _after(answer, count - 1, beyond - 1)))
-        uniform = paths.stream.uniform(Purpose.ACCEPT, paths.steps(1))
-        if bool(uniform.log() <= target.log_ratio(draft, guess).sum()):
-            return _Drawn(guess, target, onward)
-        growth = 1 + (self.growth or 1 / max(1, math.ceil(math.log2(int(paths.length)))))
-        for r in itertools.count():
-            batch = range(math.ceil(growth**r), math.ceil(growth ** (r + 1)))
-            streams = [paths.stream.child(i, int(paths.position)) for i in batch]
-            candidates = [
-                self._candidate(paths.branch(stream), draft, beyond, i)
-                for i, stream in zip(batch, streams, strict=True)
-            ]
-            winner = yield from self.choose(candidates)
-            if winner is not None:
-                return winner
-
-    def _candidate(self, paths: Paths, draft: Law, beyond: int, index: int = 1) -> Thread:
-        size, half = draft.shape[1], (draft.shape[1] + 1) // 2
-        judge = paths.stream.uniform(Purpose.CORRECT, paths.steps(1))
-        left: _Drawn = yield from self._segment(paths, _part(draft, 0, half), beyond=size - half)
-        paths.advance(left.values, torch.tensor([half]))
-        right_draft = left.onward if left.onward is not None else (yield from _laws(paths, size - half))
-        right: _Drawn = yield from self._segment(paths, right_draft, beyond)
-        values = torch.cat([left.values, right.values], dim=1)
-        target = left.target.join(right.target)
-        accepted = self.accepts(float(judge), float(target.log_ratio(draft, values).sum()), index)
-        return _Drawn(values, target, right.onward) if accepted else None
-
-    def choose(self, candidates: list[Thread]) -> Thread:
-        winner = yield Fork(candidates, until=_accepted)
-        return None if winner is None else winner[1]
-
-    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
-        return uniform < -math.expm1(-log_ratio)
-
-
-class FirstToFinish(UnbrokenRecursive):
+class FirstToFinish(Recursive):
     """Takes the accepted candidate that ends first: run time depends on the value."""
 
-    def choose(self, candidates: list[Thread]) -> Thread:
-        finished: list[_Drawn] = []
-
-        def racing(candidate: Thread) -> Thread:
-            drawn = yield from candidate
-            if drawn is not None:
-                finished.append(drawn)
-
-        yield Fork([racing(candidate) for candidate in candidates])
-        return finished[0] if finished else None
+    def settled(self, running: Ints, has_winner: Flags) -> Flags:
+        return has_winner | super().settled(running, has_winner)
 
 
-class AlwaysAccepted(UnbrokenRecursive):
+class AlwaysAccepted(Recursive):
     """Takes the first candidate whatever it is."""
 
-    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
-        return True
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+        return torch.ones_like(uniform, dtype=torch.bool)
 
 
-class FlippedJudge(UnbrokenRecursive):
+class FlippedJudge(Recursive):
     """Accepts with 1 - target / draft."""
 
-    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
-        return uniform < -math.expm1(log_ratio)
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+        return super().accepts_candidate(uniform, -log_ratio, index)
 
 
-class CappedCandidates(UnbrokenRecursive):
+class CappedCandidates(Recursive):
     """Gives up after one candidate: the second is taken whatever it is."""
 
-    def accepts(self, uniform: float, log_ratio: float, index: int) -> bool:
-        return index >= 2 or super().accepts(uniform, log_ratio, index)
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+        return super().accepts_candidate(uniform, log_ratio, index) | torch.from_numpy(index >= 2)
+
+
+class RatherCandidates(Recursive):
+    """Takes a draft with (target / draft)^4, as candidates are there already: they have what the target has more than
+    the draft, and no more."""
+
+    def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
+        return super().accepts_draft(uniform, 4 * log_ratio)
 
 
 # Harmless
@@ -402,6 +347,7 @@ MUTANTS = [
     Mutant(GuessKept(), "ising"),
     Mutant(FirstToFinish(growth=5.0), "run time", 600),
     Mutant(AlwaysAccepted(), "run time", 1_000),
+    Mutant(RatherCandidates(), "residual", 2_000),
     Mutant(FlippedJudge(), "residual", 500),
     Mutant(CappedCandidates(), "run time", 1_500),
 ]

@@ -161,7 +161,7 @@ def test_sequential_takes_exactly_n_rounds(n: int) -> None:
 def test_a_product_needs_no_second_window() -> None:
     """Every draft is right: a round to draft from, and one that keeps all the rest."""
     oracle = Product.random(60)
-    for sampler in (Stepwise(window=100), Block(window=100), Coupled(window=100), Recursive()):
+    for sampler in (Stepwise(window=100), Block(window=100), Coupled(window=100), Recursive(growth="paper")):
         report, _ = run(oracle, sampler, 10)
         assert report.rounds == 2 and report.acceptance == 1.0 and report.candidates == 0, sampler
 
@@ -265,7 +265,7 @@ def test_a_report_prints_its_figures(sampler: Sampler) -> None:
         "exact",
         f"{report.rounds} in all",
         f"{report.queries} in all",
-        f"{report.mean_rounds:.1f} a sample",
+        f"{report.mean_rounds:.1f} per sample",
         f"{report.seconds:.3f}",
     ):
         assert figure in text

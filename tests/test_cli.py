@@ -12,6 +12,7 @@ import torch
 
 import drawahead as da
 from drawahead.cli.app import run
+from drawahead.cli.counting import COUNTED
 from drawahead.cli.names import named
 from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.samplers import SAMPLERS
@@ -125,11 +126,12 @@ def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -
 def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "My fellow Americans" in shown and all(name in shown for name in SAMPLERS)
-    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "demo.png"}
+    assert "My fellow Americans" in shown and "the same text, character for character, after 256 rounds" in shown
+    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "aztec.png", "demo.png"}
     assert run(["demo", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found["files"]) == 2 and len(found["comparison"]) == len(SAMPLERS) and len(found["texts"]) == 5
+    assert len(found["files"]) == 3 and len(found["texts"]) == 5
+    assert [10 * row["drawahead"] < row["one_by_one"] for row in found["rounds"]] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(("name", "size", "dominoes"), [("dominoes", 6, 18), ("aztec", 3, 12)])
@@ -173,11 +175,12 @@ def test_compare_writes_and_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixtu
 SMALL = {"ising": 2, "table": 3, "hypercube": 2, "modes": 2, "gaussian": 2, "dominoes": 2, "aztec": 1}
 EMOJI = ["--steps", "2", "--prompt", "red apple", "--prompt", "cat"]
 MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "emoji": EMOJI, "digits": ["--window", "300"]}
+MORE |= {"spanning-tree": ["--graph", "grid:3"], "dpp": ["--kernel", "line:5"], "matching": ["--graph", "grid:2x3"]}
 
 
 @pytest.mark.usefixtures("emoji_weights")
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS]:
+    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED]:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
         same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
         assert run([*same, "--json"]) == 0, capsys.readouterr().err
@@ -292,10 +295,10 @@ def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert complete("drawahead sample is", monkeypatch, capsys) == ["ising"]
     assert complete("drawahead sam", monkeypatch, capsys) == ["sample", "samplers"]
-    assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes"]
+    assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes", "dpp"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED}
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -318,7 +321,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS],
+        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED],
         "samplers": ["auto", *SAMPLERS],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }
@@ -346,7 +349,7 @@ def test_models_say_what_is_still_to_install(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sample", "nothing"], "there is no target 'nothing'; the targets are text, fashion, emoji, product"),
+        (["sample", "xyzzy"], "there is no target 'xyzzy'; the targets are text, fashion, emoji, product"),
         (["sample", "pairs", "--sampler", "nothing"], "the samplers are auto, sequential"),
         (["sample", "pairs", "--size", "7"], "n must be even"),
         (["sample", "pairs", "--num", "0"], "num"),
@@ -366,7 +369,7 @@ def test_models_say_what_is_still_to_install(
         (["sample", "pairs", "--out", "a.txt"], "not texts"),
         (["sample", "pairs", "--out", "a.png"], "not images"),
         (["sample", "pairs", "--out", "/nowhere/a.npz"], "no folder"),
-        (["sample", "ising", "--size", "40"], "12"),
+        (["sample", "ising", "--size", "40"], "16"),
         (["sample", "pairs", "--prompt", "a_"], "--prompt does not apply to pairs"),
         (["sample", "pairs", "--device", "cpu"], "--device does not apply to pairs"),
         (["sample", "digits", "--order", "spread"], "--order does not apply to digits"),
@@ -381,7 +384,11 @@ def test_models_say_what_is_still_to_install(
         (["sample", "fashion", "--temperature", "1"], "--temperature does not apply to fashion"),
         (["sample", "fashion", "--steps", "1001"], "steps must be between 1 and 1000"),
         (["sample", "fashion", "--device", "gpu"], "--device"),
-        (["compare", "text"], "no exact oracle"),
+        (["sample", "isng"], "there is no target 'isng'; did you mean 'ising'?"),
+        (["compare", "Isnig"], "did you mean 'ising'?"),
+        (["sample", "pairs", "--sampler", "copuled"], "there is no sampler 'copuled'; did you mean 'coupled'?"),
+        (["sample", "pairs", "--smapler", "coupled"], "--sampler"),
+        (["samle", "pairs"], "Did you mean 'sample'"),
         (["nothing"], "nothing"),
     ],
 )

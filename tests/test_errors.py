@@ -53,7 +53,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("num_samples", lambda: da.sample(DENSE, 2.5)),  # type: ignore[arg-type]
     ("num_samples", lambda: da.sample(DENSE, "3")),  # type: ignore[arg-type]
     ("seed", lambda: da.sample(DENSE, 2, seed=1.5)),  # type: ignore[arg-type]
-    ("sampler", lambda: da.sample(DENSE, 2, sampler="block")),  # type: ignore[arg-type]
+    ("sampler", lambda: da.sample(DENSE, 2, sampler="blok")),
     ("sampler", lambda: da.sample(DENSE, 2, sampler=Block)),  # type: ignore[arg-type]
     ("max_live", lambda: da.sample(DENSE, 2, max_live=0)),
     ("max_batch_size", lambda: da.sample(DENSE, 2, max_batch_size=0)),
@@ -94,6 +94,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("window", lambda: Coupled(window=-3)),
     ("window", lambda: Stepwise(window=2.5)),  # type: ignore[arg-type]
     ("growth", lambda: Recursive(growth=0)),
+    ("growth", lambda: Recursive(growth="article")),
     ("growth", lambda: Recursive(growth=float("nan"))),
     ("no sampler 'foo'.*sequential", lambda: samplers.named("foo")),
     ("takes no window", lambda: samplers.named("sequential", 3)),

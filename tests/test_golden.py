@@ -96,7 +96,8 @@ CHAINS: dict[str, Chain] = {
 }
 SAMPLERS: list[Sampler] = [
     Sequential(), Coupled(), Coupled(4), Coupled(6, secant=False), Coupled(4, least=1.5), Block(), Block(5),
-    Block(pipelined=False), Stepwise(), Stepwise(5), Recursive(), Picard(0.05), Picard(0.05, window=6),
+    Block(pipelined=False), Stepwise(), Stepwise(5), Recursive(), Recursive(growth="paper"),
+    Picard(0.05), Picard(0.05, window=6),
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from drawahead import Coupled, GaussianChain, InputError, Sequential, TokenChain
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.networks import TextModel, fashion, infilling, text, to_text, to_tokens
 from drawahead.networks.order_transformer import OrderTransformer
+from drawahead.networks.policy_unet import PolicyUNet
 from drawahead.networks.text import ALPHABET, LENGTH
 from drawahead.networks.unet import UNet
 from drawahead.verification.statistics import chi_square
@@ -313,3 +314,26 @@ def test_a_chain_of_pictures_is_a_gaussian_chain() -> None:
     assert isinstance(chain, GaussianChain) and chain.dtype == torch.float32
     one, other = (da.sample(chain, 1, sampler=Coupled(4), seed=0, graphs=graphs).samples for graphs in (True, False))
     assert torch.allclose(one, other, atol=1e-3)
+
+
+def test_the_policy_network_is_as_large_as_it_says() -> None:
+    with torch.device("meta"):
+        sizes = [PolicyUNet(4, 78, widths) for widths in ((128, 256, 512), (256, 512, 1024))]
+    assert [round(sum(p.numel() for p in one.parameters()) / 1e6) for one in sizes] == [17, 64]
+    with pytest.raises(InputError, match="widths must be multiples of groups=8"):
+        PolicyUNet(2, 3, (12,))
+
+
+def test_the_policy_network_answers_alike_in_any_company() -> None:
+    """States at mixed timesteps, each with its own observation; observation and time both matter."""
+    torch.manual_seed(0)
+    network = PolicyUNet(2, 3, (16, 32, 64)).double().eval()
+    x, time, told = torch.randn(5, 8, 2).double(), torch.arange(5) * 20, torch.randn(5, 3).double()
+    with torch.no_grad():
+        together = network(x, time, told)
+        for i in range(5):
+            alone = network(x[i : i + 1], time[i : i + 1], told[i : i + 1])
+            torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-9, atol=1e-9)
+        assert together.shape == x.shape
+        assert not torch.allclose(network(x, time + 1, told), together)
+        assert not torch.allclose(network(x, time, told + 1), together)

@@ -77,7 +77,7 @@ def test_a_sample_does_not_depend_on_its_company(sampler: Sampler, company: Toke
 def test_the_growth_of_the_batches_changes_only_their_number(growth: float) -> None:
     """The lowest accepted candidate wins, however many run beside it."""
     oracle = Table.random(6)
-    one, other = (da.sample(oracle, 60, sampler=sampler, seed=0) for sampler in (Recursive(), Recursive(growth)))
+    one, other = (da.sample(oracle, 60, sampler=s, seed=0) for s in (Recursive(growth=0.1), Recursive(growth)))
     assert torch.equal(one.samples, other.samples)
     assert one.report.rounds != other.report.rounds
 

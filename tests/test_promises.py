@@ -308,6 +308,7 @@ GENERATED = {"api", "cli"}
 NO_PROMISE: dict[str, list[tuple[str, str]]] = {
     "says what a word or a figure of the page means": [
         ("ardiffusion", "With *exact* answers"),
+        ("gallery", "8x8 digits, their exact denoiser"),
         ("ardiffusion", "KL(data, drawn) is exact"),
         ("diffusion", "whose denoiser is known exactly"),
         ("noise", "moves all rows toward the same one"),
@@ -324,7 +325,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("noise", "how far it is from the law of the exact oracle"),
         ("speed", "These are distances to the same network"),
         ("rounds", "The same *pairs*"),
-        ("diffusion", "not exact and stands for what exactness costs"),
+        ("diffusion", "not exact and shows what exactness costs"),
         ("coupled", "guess and truth with the same Gumbel noise"),
         ("design", "where guess and target agree on the same noise"),
         ("report", "on the same axis of rounds"),
@@ -340,7 +341,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("ardiffusion", "With exact answers and as many calls"),
         ("ardiffusion", "Shapes and the number of relations are the same"),
         ("ardiffusion", "had the same signs"),
-        ("lower-bound", "two tokens of a pair seldom fall into the same short window"),
+        ("lower-bound", "two tokens of a pair rarely fall into the same short window"),
         ("noise", "is exactly the output TV, in the last column"),
         ("noise", "exact again"),
         ("noise", "even errors that all point the same way"),
@@ -351,7 +352,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("speed", "times from the same run"),
         ("speed", "on the same seeds in bfloat16"),
         ("speed", "the same texts take"),
-        ("speed", "same GPU, same weights"),
+        ("speed", "on the same GPU, same weights"),
         ("speed", "Tokens equal to those of `Sequential`"),
         ("speed", "captured on the same batch"),
         ("jobs", "It is the same whether a shard took a second"),
@@ -377,9 +378,9 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
     ],
     "says what is not promised": [
         ("jobs", "its samples are as exact, but not the same ones"),
-        ("language", "the same text in a batch of another shape may be"),
+        ("language", "the same text in a batch of another shape may"),
         ("safety", "a model that never returns"),
-        ("speed", "not rely on it for anything that hangs on the exact law"),
+        ("speed", "not rely on it for anything that depends on the exact distribution"),
     ],
 }
 

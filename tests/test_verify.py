@@ -167,7 +167,7 @@ def test_power_is_found_by_spoiling_samples() -> None:
 
 
 def test_inputs_that_are_refused() -> None:
-    for bad in ({"num_samples": 10}, {"level": 0.0}, {"samplers": []}, {"samplers": ["coupled"]}):
+    for bad in ({"num_samples": 10}, {"level": 0.0}, {"samplers": []}, {"samplers": ["copuled"]}):
         with pytest.raises(InputError):
             da.verify(GRID, **bad)  # type: ignore[arg-type]
 

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from drawahead.cli.app import app
+from drawahead.cli.plain import value
 
 COMMON = ("num", "seed", "sampler", "window", "max_batch_size", "device", "dtype", "out", "json", "quiet")
 """The options that mean the same wherever they are."""
@@ -20,10 +21,10 @@ it. Options have the same name and meaning in every command that has them:
 
 """
 WHY = """
-Where one is missing, it would mean nothing: `compare` runs every sampler, on targets whose exact oracles compute in
-float64 on the CPU; your own model, which `verify` tests, has its device and dtype already, and the verdict is an exit
-status; `report` shows a job as it was drawn; `demo` always shows the same; `targets`, `samplers` and `models` only
-list.
+Commands, options, targets and samplers may be written in capitals, and a misspelt name is answered with the one that
+was probably meant. Where an option is missing, it would mean nothing: `compare` runs every sampler; your own model,
+which `verify` tests, has its device and dtype already, and the verdict is an exit status; `report` shows a job as it
+was drawn; `demo` shows one thing; `targets`, `samplers` and `models` only list.
 
 Samples and reports go to stdout. Progress goes to stderr, in one line that shows samples and steps done, rounds,
 queries, steps a second and the time left; it is shown on a terminal only, and never with `--quiet`. With `--json`
@@ -74,9 +75,7 @@ def _section(name: str, command: Any) -> str:
 def _spelled(parameter: Any) -> str:
     if not parameter.opts[0].startswith("-"):
         return f"`{(parameter.metavar or parameter.name).upper()}`"
-    kind = {"int": "N", "float": "X", "Path": "PATH"}.get(parameter.bare_type(), "TEXT")
-    value = "" if parameter.is_flag else f" {_cell(parameter.metavar or kind)}"
-    return ", ".join(f"`{name}`" for name in parameter.opts) + value
+    return f"{', '.join(f'`{name}`' for name in parameter.opts)} {_cell(value(parameter))}".rstrip()
 
 
 def _usual(parameter: Any) -> str:

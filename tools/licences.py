@@ -1,10 +1,12 @@
 """Write docs/licences.md: every dependency with its version and licence, from metadata: `python tools/licences.py`.
 
-The versions are those that are installed where this runs: run it where `make` has installed all extras.
+The versions are those that are installed where this runs: run it where `make` has installed all extras. With `--sbom`
+the same is printed as a bill of materials in the format of CycloneDX.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -162,6 +165,40 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def bill() -> dict[str, Any]:
+    """A bill of materials (CycloneDX 1.6) of drawahead and every package that it may bring along here."""
+    itself = {"type": "library", "name": _ITSELF, "version": version(), "licenses": [{"license": {"name": "MIT"}}]}
+    shipped = [
+        {"type": "machine-learning-model", "name": name, "licenses": [{"license": {"name": stated}}]}
+        for name, stated, _ in cards()
+    ]
+    needed = [
+        {
+            "type": "library",
+            "name": one.name,
+            "version": one.version,
+            "purl": f"pkg:pypi/{canonicalize_name(one.name)}@{one.version}",
+            "scope": "required" if CORE in one.wanted else "optional",
+            "licenses": [{"license": {"name": one.licence}}],
+        }
+        for _, one in sorted((direct() | indirect()).items())
+    ]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": itself},
+        "components": [*shipped, *needed],
+    }
+
+
+def version() -> str:
+    """Of drawahead, as this tree states it."""
+    found = re.search(r'(?m)^__version__ = "(.+)"$', (ROOT / "src" / "drawahead" / "__init__.py").read_text())
+    assert found is not None
+    return found[1]
+
+
 def _table(found: dict[str, Found]) -> list[str]:
     rows = ["| package | version | licence | needed by |", "|---|---|---|---|"]
     order = [*asked()]
@@ -172,5 +209,8 @@ def _table(found: dict[str, Found]) -> list[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(f"wrote {PAGE}")
+    if sys.argv[1:] == ["--sbom"]:
+        print(json.dumps(bill(), indent=1))
+    else:
+        PAGE.write_text(page())
+        print(f"wrote {PAGE}")

@@ -1,13 +1,18 @@
 """Is this tree fit to be released? `make release-check` builds it, installs it afresh, and tries it.
 
-The sdist and the wheel are built and looked into; the wheel is then installed into a new environment without extras,
-and once more with each extra, and a small script of `tools/smoke` is run in each. A quarter of an hour, most of it
-installing torch again and again; `--only NAME ...` tries some of them.
+The sdist and the wheel are built twice, from the same commit's time, and must be the same files both times; then they
+are looked into. The wheel is installed into a new environment without extras, and once more with each extra, on every
+Python from 3.11 to 3.13 that is found, and a small script of `tools/smoke` is run in each. Half an hour, most of it
+installing torch again and again; `--only NAME ...` tries some extras, `--python 3.12 ...` some versions, and
+`--keep DIR` leaves what was built, with its list of licences, in a folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -16,11 +21,15 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SMOKE = ROOT / "tools" / "smoke"
 MOST_MEGABYTES = 30
+MOST_WITHOUT_WEIGHTS = 2  # megabytes; the shipped networks are the reason for all the others (docs/release.md)
+VERSIONS = ("3.11", "3.12", "3.13")
+WEIGHTS = "drawahead/networks/weights/"
 NEEDED = (
     "drawahead/py.typed",
     "drawahead/networks/weights/text.safetensors",
@@ -34,41 +43,108 @@ AS_SOURCE = (
     "Makefile",
     "constraints.txt",
     "pyproject.toml",
+    "mkdocs.yml",
     "tests/conftest.py",
     "studies/__main__.py",
     "studies/pages/rounds.md",
     "docs/design.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="of the environments: plain, or names of extras")
-    wanted = parser.parse_args().only
+    parser.add_argument("--python", nargs="*", default=VERSIONS, help="versions of Python, such as 3.12")
+    parser.add_argument("--keep", type=Path, help="a folder for what was built")
+    arguments = parser.parse_args()
+    wanted = arguments.only
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    names = ["plain", *(name for name in extras if name not in ("test", "all"))]
+    names = ["plain", *(name for name in extras if name not in ("test", "docs", "all"))]
     missing = [name for name in names if not (SMOKE / f"{name}.py").is_file()]
     if missing:
         sys.exit(f"no smoke test for {', '.join(missing)}: write tools/smoke/NAME.py")
     unknown = sorted(set(wanted or ()) - set(names))
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(names)}")
+    pythons = interpreters(arguments.python)
+    absent = [version for version in arguments.python if version not in pythons]
     with tempfile.TemporaryDirectory() as folder:
-        wheel = build(Path(folder))
-        for name in names if wanted is None else wanted:
-            attempt(name, wheel, Path(folder) / "environment")
-    say("fit to be released")
+        wheel, source = built(Path(folder))
+        looked_into(wheel, source)
+        for version, python in pythons.items():
+            for name in names if wanted is None else wanted:
+                attempt(name, wheel, Path(folder) / "environment", python)
+                say(f"Python {version}, {name}: works")
+        if arguments.keep:
+            keep(arguments.keep, wheel, source)
+    if absent:
+        say(f"not tried, for there is no Python {', '.join(absent)} here")
+    say("fit to be released" if pythons else "built, but tried on no Python")
 
 
-def build(folder: Path) -> Path:
-    """Build both, and look at what is in them. -> the wheel."""
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
-    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+def interpreters(versions: Iterable[str]) -> dict[str, str]:
+    """An interpreter for each of these versions that is found: this one, one on the path, or one of pyenv's."""
+    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
+    found: dict[str, str] = {}
+    for version in versions:
+        inside = sorted(path for root in roots for path in root.glob(f"{version}.*/bin/python"))
+        for candidate in (sys.executable, shutil.which(f"python{version}"), *inside[::-1]):
+            if candidate is not None and version_of(candidate) == version:
+                found[version] = str(candidate)
+                break
+    return found
+
+
+def version_of(python: str | Path) -> str:
+    """The version of an interpreter, such as 3.12; nothing if it does not run, as pyenv's shims may not."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], check=False, text=True, capture_output=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def built(folder: Path) -> tuple[Path, Path]:
+    """Build both, twice. -> the wheel and the sdist."""
+    epoch = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=False, text=True, capture_output=True)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", epoch.stdout.strip() or "1577836800")
+    for part in ("first", "second"):
+        run(sys.executable, "-m", "build", "--outdir", folder / part, ROOT)
+    if differ := differing(folder / "first", folder / "second"):
+        sys.exit(f"built twice, {', '.join(differ)} are not the same: what depends on the time or the order of files?")
+    (wheel,), (source,) = (folder / "first").glob("*.whl"), (folder / "first").glob("*.tar.gz")
+    say(f"built twice, both times the same; sha256 {digest(wheel)[:16]}... and {digest(source)[:16]}...")
+    return wheel, source
+
+
+def differing(one: Path, other: Path) -> list[str]:
+    """The names of files that are not the same in both folders, or are in one alone."""
+    names = sorted({path.name for folder in (one, other) for path in folder.iterdir()})
+    pairs = ((name, one / name, other / name) for name in names)
+    return [name for name, a, b in pairs if not (a.is_file() and b.is_file() and digest(a) == digest(b))]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def without_weights(wheel: Path) -> float:
+    """Megabytes of a wheel, but for the weights of the shipped networks."""
+    with zipfile.ZipFile(wheel) as archive:
+        return sum(file.compress_size for file in archive.infolist() if not file.filename.startswith(WEIGHTS)) / 2**20
+
+
+def looked_into(wheel: Path, source: Path) -> None:
+    """Refuse what is too large, lacks something, or holds something strange."""
     for file in (wheel, source):
         size = file.stat().st_size / 2**20
         say(f"{file.name}: {size:.1f} MiB")
         if size > MOST_MEGABYTES:
             sys.exit(f"{file.name} has more than {MOST_MEGABYTES} MiB: what got into it?")
+    if (size := without_weights(wheel)) > MOST_WITHOUT_WEIGHTS:
+        sys.exit(f"{wheel.name} has {size:.1f} MiB without weights, more than {MOST_WITHOUT_WEIGHTS}")
+    say(f"{wheel.name} without weights: {size:.2f} MiB")
     held = set(zipfile.ZipFile(wheel).namelist())
     templates = {f"drawahead/pages/parts/{path.name}" for path in (ROOT / "src/drawahead/pages/parts").iterdir()}
     lacks = sorted({*NEEDED, *templates} - held)
@@ -83,13 +159,27 @@ def build(folder: Path) -> Path:
         names = {name.partition("/")[2] for name in archive.getnames()}
     if lacks := sorted(set(AS_SOURCE) - names):
         sys.exit(f"the sdist lacks {lacks}")
-    return wheel
 
 
-def attempt(name: str, wheel: Path, home: Path) -> None:
+def keep(folder: Path, *built_: Path) -> None:
+    """Leave what was built in a folder, with its hashes and its bill of materials, to be signed and published."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in built_:
+        shutil.copy2(file, folder)
+    (folder / "SHA256SUMS").write_text("".join(f"{digest(file)}  {file.name}\n" for file in built_))
+    spec = importlib.util.spec_from_file_location("licences", ROOT / "tools" / "licences.py")
+    assert spec is not None and spec.loader is not None
+    licences = importlib.util.module_from_spec(spec)
+    sys.modules["licences"] = licences
+    spec.loader.exec_module(licences)
+    (folder / "sbom.json").write_text(json.dumps(licences.bill(), indent=1) + "\n")
+    say(f"kept in {folder}")
+
+
+def attempt(name: str, wheel: Path, home: Path, interpreter: str) -> None:
     """Install the wheel with this extra into a new environment, and run its smoke test there."""
     shutil.rmtree(home, ignore_errors=True)
-    run(sys.executable, "-m", "venv", home)
+    run(interpreter, "-m", "venv", home)
     python = home / "bin" / "python"
     wanted = f"{wheel}" if name == "plain" else f"{wheel}[{name}]"
     run(
@@ -98,7 +188,6 @@ def attempt(name: str, wheel: Path, home: Path) -> None:
     run(python, "-m", "pip", "check")
     with tempfile.TemporaryDirectory() as away:  # nothing of the checkout is on the path
         run(python, "-P", SMOKE / f"{name}.py", cwd=away)  # -P: the scripts have the names of the libraries they try
-    say(f"{name}: works")
 
 
 def run(*command: object, cwd: str | None = None) -> None:

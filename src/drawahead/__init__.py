@@ -1,28 +1,48 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-from drawahead import adapters, ardiffusion, design, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
-from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
-from drawahead.engine.graphs import GRAPHS as graphs
-from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
-from drawahead.executors import Local, Ray, Replicas
-from drawahead.laws import Categorical, Gaussian
-from drawahead.models.denoisers import (
-    CountingDenoiser,
-    Denoiser,
-    DenoisingTarget,
-    from_data_prediction,
-    from_epsilon,
-    from_score,
-    from_velocity,
-)
-from drawahead.models.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
-from drawahead.models.perturbed import Noisy, NoisyDenoiser
-from drawahead.rejection import Rejection, rejection, speculative_rejection
-from drawahead.report import Report
-from drawahead.sample import Result, sample
-from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
-from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
-from drawahead.verification import Verdict, verify
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is imported when it is first used
+    from drawahead import (
+        adapters,
+        ardiffusion,
+        design,
+        jobs,
+        networks,
+        pages,
+        rtk,
+        samplers,
+        schedules,
+        targets,
+        tilings,
+    )
+    from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
+    from drawahead.engine.graphs import GRAPHS as graphs
+    from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
+    from drawahead.executors import Local, Ray, Replicas
+    from drawahead.jobs import RayWorkers
+    from drawahead.laws import Categorical, Gaussian
+    from drawahead.models.denoisers import (
+        CountingDenoiser,
+        Denoiser,
+        DenoisingTarget,
+        from_data_prediction,
+        from_epsilon,
+        from_score,
+        from_velocity,
+    )
+    from drawahead.models.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
+    from drawahead.models.perturbed import Noisy, NoisyDenoiser
+    from drawahead.rejection import Rejection, rejection, speculative_rejection
+    from drawahead.report import Report
+    from drawahead.sample import Result, sample
+    from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
+    from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
+    from drawahead.verification.findings import Verdict
+    from drawahead.verification.verify import verify
 
 __version__ = "0.1.0"
 
@@ -54,6 +74,7 @@ __all__ = [
     "OUExponential",
     "Picard",
     "Ray",
+    "RayWorkers",
     "Recursive",
     "Rejection",
     "Replicas",
@@ -91,3 +112,66 @@ __all__ = [
     "tilings",
     "verify",
 ]
+
+_HOMES = {
+    name: home
+    for home, names in {
+        "chains": "Chain GaussianChain StackedChain StackedPlan TokenChain",
+        "engine.graphs": "graphs",
+        "errors": "AnswerError DrawaheadError InputError Interrupted JobError SamplingError",
+        "executors": "Local Ray Replicas",
+        "jobs": "RayWorkers",
+        "laws": "Categorical Gaussian",
+        "models.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
+        "from_data_prediction from_epsilon from_score from_velocity",
+        "models.oracles": "HIDDEN CountingOracle FunctionOracle TokenOracle",
+        "models.perturbed": "Noisy NoisyDenoiser",
+        "rejection": "Rejection rejection speculative_rejection",
+        "report": "Report",
+        "sample": "Result sample",
+        "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
+        "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",
+        "verification.findings": "Verdict",
+        "verification.verify": "verify",
+    }.items()
+    for name in names.split()
+}
+"""Where each name lives that is not a module; a test compares this with the imports above."""
+_RENAMED = {"graphs": "GRAPHS"}
+
+
+def _found(name: str) -> Any:
+    """What is called `name`: torch is loaded here, not with the package, so that `drawahead --help` need not wait."""
+    if name in _HOMES:
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), _RENAMED.get(name, name))
+        globals()[name] = found
+        return found
+    module = f"{__name__}.{name}"
+    try:
+        if not name.startswith("_"):
+            return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+    near = import_module(f"{__name__}.words").guess(name, __all__)
+    raise AttributeError(f"drawahead has no {name!r}" + (f"; did you mean {near!r}?" if near else ""))
+
+
+class _Package(ModuleType):
+    """Two functions, `sample` and `rejection`, are called like their modules, which Python would put in their place."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return [*__all__, "__version__"]
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """By its name, as plain modules are pickled where functions of a user travel to workers."""
+        return import_module, (__name__,)
+
+
+if not TYPE_CHECKING:  # or every misspelt name would pass for Any
+    sys.modules[__name__].__class__ = _Package
+    __getattr__ = _found

@@ -62,7 +62,7 @@ class Standing:
             f"{_short(self.queries)} queries",
         ]
         if rate and (self.done or self.seconds > _SETTLED):
-            parts.append(f"{_clock((self.num_samples * self.steps - self.committed) / rate)} left")
+            parts.append(f"{clock((self.num_samples * self.steps - self.committed) / rate)} left")
         return parts
 
 
@@ -137,7 +137,8 @@ def _short(number: float) -> str:
     return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -61,8 +61,10 @@ def philox(k0: Any, k1: Any, c0: Any, c1: Any, c2: Any, c3: Any) -> tuple[Any, A
     return c0, c1, c2, c3
 
 
-def _unit(high: Any, low: Any) -> Any:
-    """A float64 uniform in the open interval (0, 1) from two 32-bit words, with 52 random bits."""
+def _unit(high: Any, low: Any, dtype: torch.dtype = torch.float64) -> Any:
+    """A uniform in the open interval (0, 1) from two 32-bit words: with 52 random bits, or the first 23 in float32."""
+    if dtype == torch.float32:
+        return ((high >> 9).to(dtype) + 0.5) * 2.0**-23
     bits = ((high >> 6) << 26) | (low >> 6)
     if isinstance(bits, Tensor):
         bits = bits.double()  # torch would make it float32
@@ -74,32 +76,35 @@ class Stream:
     """The noise of a batch of samples: one 64-bit key a row, as two words. `keys` is (rows, 2)."""
 
     keys: Tensor
+    dtype: torch.dtype = torch.float64
+    """Of all that is drawn: float64, or float32, which has the first bits of the same numbers."""
 
     @staticmethod
-    def of_samples(seed: int, samples: Tensor) -> Stream:
+    def of_samples(seed: int, samples: Tensor, dtype: torch.dtype = torch.float64) -> Stream:
         """The streams of the samples with these numbers (rows,), under one seed."""
         seed, numbers = checked_seed(seed), samples.cpu()
         counter = (numbers & _MASK, (numbers >> 32) & _MASK, 0, int(Purpose.SAMPLE))
-        return Stream(torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1).to(samples.device))
+        keys = torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1)
+        return Stream(keys.to(samples.device), dtype)
 
-    def child(self, index: int, step: int) -> Stream:
-        """An independent stream for candidate `index` of the segment that starts at `step`."""
+    def child(self, index: int | Tensor, step: int | Tensor) -> Stream:
+        """An independent stream for candidate `index` of the segment that starts at `step`; both may be (rows,)."""
         counter = (index & _MASK, step, index >> 32, int(Purpose.CHILD))
-        if len(self.keys) == 1:  # plain integers are quickest
+        if len(self.keys) == 1 and isinstance(index, int):  # plain integers are quickest
             k0, k1 = self.keys[0].tolist()
-            return Stream(self.keys.new_tensor([philox(k0, k1, *counter)[:2]]))
-        return Stream(torch.stack(philox(self.keys[:, 0], self.keys[:, 1], *counter)[:2], dim=-1))
+            return Stream(self.keys.new_tensor([philox(k0, k1, *counter)[:2]]), self.dtype)
+        return Stream(torch.stack(philox(self.keys[:, 0], self.keys[:, 1], *counter)[:2], dim=-1), self.dtype)
 
     def __getitem__(self, rows: Tensor) -> Stream:
-        return Stream(self.keys[rows])
+        return Stream(self.keys[rows], self.dtype)
 
     def uniform(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int | None = None) -> Tensor:
-        """Uniforms in (0, 1), float64. `step` is (rows, w) or (rows,), `attempt` (rows,); `size` adds a last axis."""
+        """Uniforms in (0, 1). `step` is (rows, w) or (rows,), `attempt` (rows,); `size` adds a last axis."""
         words = self._words(purpose, step, attempt, 1 if size is None else size)
         return words[..., 0] if size is None else words
 
     def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
-        """Standard normals, float64 (Box-Muller on consecutive uniforms); shape of `step` plus a last axis."""
+        """Standard normals (Box-Muller on consecutive uniforms); shape of `step` plus a last axis."""
         u = self._words(purpose, step, attempt, size + size % 2).unflatten(-1, (-1, 2))
         radius, angle = (-2.0 * u[..., 0].log()).sqrt_(), u[..., 1] * (2.0 * math.pi)
         return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :size]
@@ -108,12 +113,19 @@ class Stream:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
         if step.is_cuda and (kernel := _kernel()) is not None:
-            return kernel(self.keys, int(purpose), step, attempt, width).view(*step.shape, 2 * width)[..., :size]
+            words = kernel(self.keys, int(purpose), step, attempt, width)
+            return self._narrowed(words).view(*step.shape, 2 * width)[..., :size]
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
         else:
             words = self._many(purpose, step, attempt, width, numpy=step.device.type == "cpu" and blocks <= _SMALL)
-        return words.view(*step.shape, 2 * width)[..., :size]
+        return self._narrowed(words).view(*step.shape, 2 * width)[..., :size]
+
+    def _narrowed(self, words: Tensor) -> Tensor:
+        """The first bits, if there are more than wanted."""
+        if words.dtype == self.dtype:
+            return words
+        return ((words * 2.0**23).floor_() + 0.5).mul_(2.0**-23).to(self.dtype)
 
     def _few(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, width: int) -> Tensor:
         (k0, k1), c2 = self.keys[0].tolist(), int(attempt)
@@ -135,7 +147,8 @@ class Stream:
         for lo in range(0, max(1, step.numel()), max(1, stride)):
             k0, k1, c1, c2 = (column[lo : lo + stride] for column in columns)
             w0, w1, w2, w3 = philox(k0, k1, blocks, c1, c2, int(purpose))
-            pair = [_unit(w0, w1), _unit(w2, w3)]
+            wide = torch.float64 if step.device.type in ("cpu", "cuda") else self.dtype  # others may have none
+            pair = [_unit(w0, w1, wide), _unit(w2, w3, wide)]
             parts.append(torch.from_numpy(np.stack(pair, -1)) if numpy else torch.stack(pair, -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.history import History
 from drawahead.validate import short
+from drawahead.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,14 +165,24 @@ class Report:
 
         return report_figure(self, path)
 
+    def __repr__(self) -> str:
+        kind = "exact" if self.exact else "NOT exact"
+        cost = f"{self.mean_rounds:.1f} rounds and {self.queries_per_sample:.1f} queries per sample"
+        return f"<Report: {self.sampler}, {self.num_samples} of {self.steps} steps, {cost}, {kind}, seed {self.seed}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_report
+
+        return of_report(self)
+
     def __str__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"
-        speedup = self.steps / self.mean_rounds if any(self.sample_rounds) else float("nan")
+        samples, steps = counted(self.num_samples, "sample"), counted(self.steps, "step")
         lines = [
-            f"{self.sampler}: {self.num_samples} samples of {self.steps} steps, {kind}, seed {self.seed}",
+            f"{self.sampler}: {samples} of {steps}, {kind}, seed {self.seed}",
             *([f"  chosen      {self.choice}"] if self.choice else []),
-            f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} a sample ({speedup:.1f}x fewer)",
-            f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} a sample"
+            f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} per sample{self._fewer()}",
+            f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} per sample"
             + (f" ({self.probes} more to choose)" if self.probes else ""),
             f"  acceptance  {self.acceptance:.1%} of {self.drafted} drafted steps" if self.drafted else "  no drafts",
             f"  seconds     {self.seconds:.3f}, of which oracle {self.oracle_seconds:.3f}",
@@ -179,6 +190,15 @@ class Report:
         if self.candidates:
             lines.insert(-1, f"  candidates  {self.candidates} for rejected segments")
         return "\n".join(lines)
+
+    def _fewer(self) -> str:
+        """The rounds of a sample beside those of a sequential run, where they differ."""
+        if not any(self.sample_rounds):
+            return ""
+        ratio = self.steps / self.mean_rounds
+        if ratio >= 1.05:
+            return f" ({ratio:.1f}x fewer)"
+        return f" ({1 / ratio:.1f}x as many)" if ratio <= 0.95 else " (as many as one by one)"
 
 
 _KINDS = {name: str(kind) for name, kind in Report.__annotations__.items() if name != "history"}

@@ -26,6 +26,9 @@ from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.record import as_sampler
+from drawahead.samplers.sequential import Sequential
+from drawahead.samplers.window import WindowSampler
 from drawahead.validate import short, whole
 
 
@@ -41,6 +44,16 @@ class Result:
     complete: bool = True
     """Whether these are all the samples that were asked for."""
 
+    def __repr__(self) -> str:
+        count, shape = len(self.samples), tuple(self.samples.shape[1:])
+        dtype, early = str(self.samples.dtype).removeprefix("torch."), "" if self.complete else ", stopped early"
+        return f"<Result: {count} sample{'s' * (count != 1)} of shape {shape}, {dtype}{early}; {self.report!r}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_result  # pages look at everything: they come last
+
+        return of_result(self)
+
 
 class Stop(Protocol):
     """A request to stop, such as a `threading.Event`."""
@@ -53,7 +66,7 @@ def sample(
     num_samples: int = 1,
     *,
     first: int = 0,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
     max_batch_size: int | None = None,
@@ -62,13 +75,15 @@ def sample(
     graphs: bool | None = None,
     on_round: Callable[[Report], None] | None = None,
     stop: Stop | None = None,
+    hurry: Stop | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Draw `num_samples` samples with the law of `target`.
 
     target: a chain; or an oracle, drawn in a uniformly random order for each sample; or a denoising target.
     first: the number of the first one; sample i of a seed is the same whichever others are drawn.
-    sampler: how; `Auto()` by default, which measures and chooses. Exact samplers all give the same law.
+    sampler: how, as an object or by its name, such as "coupled"; `Auto()` by default, which measures and chooses.
+        Exact samplers all give the same law.
     seed, generator: where the randomness comes from; sample i of a seed is the same however many are asked for.
     max_batch_size: the most sequences the oracle is given at a time; rounds are split, not added.
     max_live: the most samples under way at a time; waiting ones start as others finish.
@@ -77,6 +92,8 @@ def sample(
     on_round: called after every round with the report so far.
     stop: looked at after every round; once it is set, what is finished is returned, and `complete` is False. Samples
         that finish early are not typical ones: do not take them for the law.
+    hurry: looked at after every round; once it is set, drafts are taken as they are, so that all samples end within a
+        few rounds. Then `report.exact` is False. Needs a sampler that drafts windows, such as `Coupled()`.
     progress: whether a line on stderr shows how far it is. Only a terminal or a notebook gets one.
 
     If the oracle fails, `SamplingError.result` holds the samples finished before; after Ctrl-C it is
@@ -87,8 +104,7 @@ def sample(
     first = whole("first", first, 0)
     if first + num_samples > 2**63:
         raise InputError(f"first must leave the numbers of samples below 2^63, not be {short(first)}")
-    if sampler is not None and not isinstance(sampler, Sampler):
-        raise InputError(f"sampler must be a sampler such as Block(), not {short(sampler)}")
+    sampler = as_sampler(sampler)
     if executor is not None and not callable(getattr(executor, "answer", None)):
         raise InputError(f"executor must be one such as Local(), not {short(executor)}")
     if on_round is not None and not callable(on_round):
@@ -98,8 +114,11 @@ def sample(
             raise InputError(f"{name} must be True, False or None, not {short(flag)}")
     if executor is not None and max_batch_size is not None:
         raise InputError("give max_batch_size to the executor, not beside it")
-    if stop is not None and not callable(getattr(stop, "is_set", None)):
-        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
+    for name, event in (("stop", stop), ("hurry", hurry)):
+        if event is not None and not callable(getattr(event, "is_set", None)):
+            raise InputError(f"{name} must have is_set(), as a threading.Event has, not be {short(event)}")
+    if hurry is not None and (not isinstance(sampler, WindowSampler) or isinstance(sampler, Sequential)):
+        raise InputError(f"hurry needs a sampler that drafts windows, such as Coupled(), not {short(sampler)}")
     chain.check(first + num_samples)
     if graphs and (executor is not None or max_batch_size is not None):
         raise InputError("captured rounds are not split: give graphs=True without executor and max_batch_size")
@@ -112,7 +131,7 @@ def sample(
             watch = watching(on_round, opened.enter_context(bar()) if progress else None, Standing(num_samples))
             if not _is_set(stop):
                 run = start_run(call, where, graphs, split=bool(executor or max_batch_size))
-                _drive(run, watch, stop)
+                _drive(run, watch, stop, hurry)
                 if run.call.learn is not None:
                     run.call.learn(run)
     except KeyboardInterrupt as error:
@@ -125,7 +144,7 @@ def sample(
     return _result(run)
 
 
-def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None) -> None:
+def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None, hurry: Stop | None) -> None:
     try:
         with closing(run.rounds()) as rounds:
             for report in rounds:
@@ -133,6 +152,8 @@ def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | Non
                     on_round(report())
                 if _is_set(stop):
                     return
+                if _is_set(hurry):
+                    run.hurry()
     except Exception as error:
         raise SamplingError(
             f"sampling stopped in round {run.round_count} with {run.done} of {run.call.num_samples} samples finished "
@@ -155,4 +176,8 @@ def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any])
     """The chain itself, or the natural one for an oracle or a denoising target."""
     if isinstance(target, Chain):
         return target
-    return GaussianChain(target) if isinstance(target, DenoisingTarget) else TokenChain(target)
+    if isinstance(target, DenoisingTarget):
+        return GaussianChain(target)
+    if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
+        raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")
+    return TokenChain(target)

@@ -10,12 +10,14 @@ from torch import Tensor
 from drawahead import plots
 from drawahead.errors import InputError
 from drawahead.targets._kasteleyn import graphs
+from drawahead.targets._needs import Needs, of_matching
 from drawahead.targets.matchings import PlanarMatching
 from drawahead.validate import instance, short, whole
 
 if TYPE_CHECKING:
     import networkx
 
+__all__ = ["SHAPES", "aztec_diamond", "colours", "domino_grid", "dominoes", "draw", "needs", "region"]
 SHAPES = ("square", "aztec")
 """Regions that `region` knows."""
 # Okabe and Ito's colours. A domino's colour says which way it lies and on which colour of a chessboard it begins: in an
@@ -50,6 +52,12 @@ def region(shape: str, size: int) -> networkx.Graph:
 def dominoes(shape: str, size: int) -> PlanarMatching:
     """Uniformly random domino tilings of a region by name."""
     return PlanarMatching(region(shape, size))
+
+
+def needs(shape: str, size: int) -> Needs:
+    """What `dominoes` needs to be set up."""
+    size = whole("size", size, 1)
+    return of_matching(size**2 if shape == "square" else 2 * size * (size + 1))
 
 
 def draw(matching: PlanarMatching, sample: Tensor, path: str | Path) -> None:
@@ -89,3 +97,7 @@ def _colour(first: tuple[int, int], second: tuple[int, int]) -> str:
 
 def _spans(matching: PlanarMatching) -> list[tuple[int, int]]:
     return [(min(at), max(at) + 1) for at in zip(*matching.nodes, strict=True)]
+
+
+def __dir__() -> list[str]:
+    return __all__

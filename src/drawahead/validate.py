@@ -77,6 +77,17 @@ def as_shape(name: str, value: object) -> tuple[int, ...]:
     return given
 
 
+def law_precision(value: object, device: torch.device) -> torch.dtype:
+    """What laws are worked out in: float64, but where a device has none of it."""
+    if value is None:
+        return torch.float32 if device.type == "mps" else torch.float64
+    if value not in (torch.float32, torch.float64):
+        raise InputError(f"law_dtype must be torch.float64 or torch.float32, not {short(value)}")
+    if device.type == "mps" and value == torch.float64:
+        raise InputError("law_dtype must be torch.float32 on mps, which has no float64")
+    return torch.float32 if value == torch.float32 else torch.float64
+
+
 def as_float64(name: str, value: object, device: torch.device | str | None = None, *, finite: bool = False) -> Tensor:
     """`value` as a float64 tensor, on a device if one is named; the tensor itself if it is one."""
     try:

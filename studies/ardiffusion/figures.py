@@ -101,7 +101,7 @@ def rounds(data: Data, path: Path) -> None:
             axes.set(xscale="log", yscale="log", xlabel="parts K", title=inner)
             axes.set_xticks(list(steps), [str(number) for number in steps])
             axes.minorticks_off()
-        grid[0][0].set_ylabel("rounds a sample")
+        grid[0][0].set_ylabel("rounds per sample")
         figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 
 

@@ -38,7 +38,7 @@ def scaling(data: Mapping[str, Any], path: Path) -> None:
         for axes in panels[-columns:]:
             axes.set_xlabel("length n")
         for axes in panels[::columns]:
-            axes.set_ylabel("rounds a sample")
+            axes.set_ylabel("rounds per sample")
         handles = {text: line for axes in panels for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
 

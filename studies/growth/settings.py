@@ -8,7 +8,7 @@ from typing import Protocol
 
 from drawahead.chains import Chain, TokenChain
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
-from drawahead.targets import TARGETS
+from drawahead.targets import TARGETS, HardCode
 
 SEQUENTIAL_SIZE = 256  # beyond this its n rounds and n queries are written down, not measured
 RECURSIVE_SIZE = 256
@@ -34,6 +34,8 @@ SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "coupled": lambda n: Coupled(),
     "coupled, window n": lambda n: Coupled(window=n),
 }
+HARD_IN_ORDER = "hard, decoded in order"
+"""The target "hard", with another answer to what is impossible."""
 FIXED_ORDER = ("sequential", "stepwise", "block", "coupled", "coupled, window n")
 
 
@@ -67,7 +69,7 @@ class TokenSetting:
 
     def chain(self, n: int) -> TokenChain:
         """The chain of length n."""
-        oracle = TARGETS[self.target].make(n)
+        oracle = HardCode(n, in_order=True) if self.target == HARD_IN_ORDER else TARGETS[self.target].make(n)
         return TokenChain(oracle, order=range(n) if self.order != "random" else None)
 
     def make_sampler(self, n: int) -> Sampler:

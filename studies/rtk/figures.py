@@ -47,7 +47,7 @@ def claim(data: dict[str, Any], path: Path) -> None:
                 if column == 0:
                     axes.set_ylabel(label)
             panels[0][column].set_title(f"d = {d}")
-            panels[-1][column].set_xlabel("calls a sample")
+            panels[-1][column].set_xlabel("calls per sample")
         for line, quantity in zip(panels, QUANTITIES, strict=True):
             _errors(line, [_error(quantity, row[quantity]) for row in data["rows"]])
         _calls(panels[-1], data)
@@ -69,7 +69,7 @@ def every(data: dict[str, Any], path: Path) -> None:
                 _floor(axes, data, d, "marginal accuracy", named=column == 0)
                 axes.set(xscale="log", yscale="log")
                 axes.set_title(f"d = {d}, {grid}")
-            panels[-1][column].set_xlabel("calls a sample")
+            panels[-1][column].set_xlabel("calls per sample")
         for line in panels:
             line[0].set_ylabel("1 - marginal accuracy")
             _errors(line, [1 - row["marginal accuracy"] for row in data["rows"]])

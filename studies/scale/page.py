@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from studies.scale.sizing import Model, Overhead, best_workers, images, ray_over
 from studies.tables import table
 
 Row = dict[str, Any]
-SOURCES = ("executors", "executors-gpu", "speed")
+SOURCES = ("executors", "executors-gpu", "speed", "workers")
 GPUS = (1, 8, 64, 1000)
 SAMPLES = (1, 1000, 10**6)
 HEAVY = (0.001, 0.01, 0.1)  # seconds that a query is supposed to take
 
 
-def values(found: Row, gpu: Row, speed: Row) -> dict[str, str]:
+def values(found: Row, gpu: Row, speed: Row, shards: Row) -> dict[str, str]:
     """What the measured parts say."""
     models, overhead = [images(speed, gpu), texts(speed, gpu)], ray_overhead(found)
-    return _memory(gpu) | _cost(found) | _uncaptured(gpu) | _sizing(models, overhead) | _heavy(models[0], overhead)
+    parts = [_memory(gpu), _cost(found), _shards(shards), _million(shards["million"]), _uncaptured(gpu)]
+    return dict(ChainMap(*parts, _sizing(models, overhead), _heavy(models[0], overhead)))
 
 
 def _memory(gpu: Row) -> dict[str, str]:
@@ -50,20 +52,55 @@ def _cost(found: Row) -> dict[str, str]:
         "workers": _workers(found),
         "payload_workers": str(found["payload"][0]["workers"]),
         "payload": table(
-            ["megabytes a round", "Ray adds, ms"],
+            ["megabytes per round", "Ray adds, ms"],
             [[f"{row['megabytes']:.2f}", _both(row["adds_ms"], row["quick_adds_ms"])] for row in found["payload"]],
             right=False,
         ),
         "troubled_workers": str(found["troubles"][0]["workers"]),
         "troubled_rounds": str(found["troubles"][0]["rounds"]),
         "troubles": table(
-            ["what happens", "a round, ms", "ideal", "workers replaced", "shards sent twice"],
+            ["what happens", "ms per round", "ideal", "workers replaced", "shards sent twice"],
             [
                 [row["what"], f"{row['ms']:.0f}", f"{row['ideal_ms']:.0f}", str(row["replaced"]), str(row["resent"])]
                 for row in found["troubles"]
             ],
             right=False,
         ),
+    }
+
+
+def _shards(found: Row) -> dict[str, str]:
+    assert all(row["same"] for row in found["rows"])
+    rows = [
+        [
+            str(row["workers"]),
+            str(row["shards"]),
+            f"{row['ideal_seconds']:.1f}",
+            f"{row['seconds']:.1f}",
+            f"{row['ideal_seconds'] / row['seconds']:.0%}",
+        ]
+        for row in found["rows"]
+    ]
+    return {
+        "shards": table(["workers", "shards", "ideal, s", "took, s", "efficiency"], rows, right=False),
+        "shard_seconds": f"{found['shard_seconds']:.1f}",
+        "shard_samples": str(found["samples"]),
+        "shards_load": f"{found['load_before']:.1f}",
+        "shards_load_after": f"{found['load_after']:.1f}",
+    }
+
+
+def _million(found: Row) -> dict[str, str]:
+    each = found["bytes"] / found["shards"]
+    return {
+        "million_shards": f"{found['shards']:,}",
+        "line_bytes": f"{each:.0f}",
+        "journal_mb": f"{found['bytes'] / 1e6:.0f}",
+        "note_ms": f"{found['note_ms']:.1f}",
+        "together": str(found["together"]),
+        "noted_per_second": f"{found['noted_per_second']:,.0f}",
+        "read_seconds": f"{found['read_seconds']:.0f}",
+        "read_gb": f"{found['read_bytes'] / 1e9:.1f}",
     }
 
 
@@ -187,7 +224,7 @@ def _heavy(model: Model, overhead: Overhead) -> dict[str, str]:
                 f"{steps / _heavy_seconds(model, each, best, overhead):.1f}",
             ]
         )
-    heading = ["a query, ms", "Sequential, 1 GPU", "Coupled, 1 GPU", "8 GPUs", "64 GPUs", "best W", "times less"]
+    heading = ["ms per query", "Sequential, 1 GPU", "Coupled, 1 GPU", "8 GPUs", "64 GPUs", "best W", "times less"]
     return {
         "heavy_rounds": f"{rounds:.1f}",
         "heavy_items": str(items),
@@ -212,7 +249,7 @@ def _heavy_seconds(model: Model, each: float, gpus: int, overhead: Overhead) -> 
     return rounds * (share * each + model.uncaptured + overhead(gpus, items * model.megabytes))
 
 
-def figure(found: Row, gpu: Row, speed: Row, path: Path) -> None:
+def figure(found: Row, gpu: Row, speed: Row, shards: Row, path: Path) -> None:
     """Rounds of a sleeping oracle by workers, and what the formula promises for one sample."""
     model, overhead = images(speed, gpu), ray_overhead(found)
     with plots.canvas(path, 9.6, 3.9) as drawing:
@@ -228,7 +265,7 @@ def figure(found: Row, gpu: Row, speed: Row, path: Path) -> None:
         for each, colour in zip(HEAVY, ("#CC79A7", "#E69F00", "#D55E00"), strict=True):
             gpus = range(1, model.windows[0][0] + 1)
             gain = [1000 * each / _heavy_seconds(model, each, w, overhead) for w in gpus]
-            right.plot(gpus, gain, color=colour, label=f"{each * 1e3:g} ms a query")
+            right.plot(gpus, gain, color=colour, label=f"{each * 1e3:g} ms per query")
         right.axhline(1.0, color="#555555", linewidth=1)
         right.set_title("One sample over many GPUs, by the formula")
         right.set_ylabel("times less than sequential")

@@ -9,6 +9,7 @@ from typing import Any
 
 from drawahead import plots
 from studies.estimates import Estimate
+from studies.speed.ways import WAYS
 from studies.tables import listed, table
 
 Row = dict[str, Any]
@@ -27,6 +28,7 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
             "gpu": machine["gpu"],
             "torch": machine["torch"],
             "overview": _overview(found, proteins),
+            "ways": _ways(found, proteins),
             "tuned_ratio": _ratio(best, _tuned(fashion)),
             "fashion": _one(fashion, best, _eager(found, "fashion")),
             "fashion_choice": _choice(fashion["auto"]),
@@ -109,6 +111,67 @@ def _overview(found: Row, proteins: list[Row]) -> str:
     return table(["", "one step after another", "drawahead", "times faster", "rounds"], lines)
 
 
+def _by_way(found: Row, proteins: list[Row]) -> dict[str, dict[str, float]]:
+    """Seconds of every way to draw from every model; of older data, of those that were measured."""
+    models: dict[str, dict[str, float]] = {}
+    for name, (what, part) in _MODELS.items():
+        if name in found.get("ways", {}):
+            models[what] = {way: row["seconds"] for way, row in found["ways"][name].items()}
+        elif part is not None:
+            one = _best_sequential(found) if part == "fashion" else found[part]["sequential"]
+            models[what] = {"captured": one["seconds"], "drawahead": found[part]["auto"]["seconds"]}
+    for sides in [sides for name, sides in found.get("pipeline", {}).items() if name != "training"][:1]:
+        one = {"plain loop": _once(sides["ddpm"])}
+        one |= {way: sides[key]["seconds"] for way, key in _CHAINS.items() if key in sides}
+        models["an image of a diffusers pipeline"] = one | {"drawahead": _once(sides["drawahead"])}
+    for row in proteins[:1]:
+        seconds = row["median_seconds"]
+        ways = {"plain loop": "published", "captured": "captured", "drawahead": "drawahead"}
+        what = f"{row['samples']} protein sequences"
+        models[what] = {way: seconds[key] for way, key in ways.items() if key in seconds}
+    return models
+
+
+_MODELS = {
+    "image": ("an image, 1000 steps", "fashion"),
+    "text": ("a text, 256 characters", "text"),
+    "masked": ("an antibody, 120 residues", None),
+}
+_CHAINS = {"captured": "sequential", "captured, compiled": "sequential compiled"}
+
+
+def _ways(found: Row, proteins: list[Row]) -> str:
+    lines = []
+    for what, ways in _by_way(found, proteins).items():
+        best = min(ways[way] for way in ways if way.startswith("drawahead"))
+        others = [ways[way] for way in ways if not way.startswith("drawahead")]
+        cells = [_seconds(ways[way]) if way in ways else "" for way in WAYS]
+        times = [f"{seconds / best:.{0 if seconds >= 20 * best else 1}f}" for seconds in (max(others), min(others))]
+        lines.append([what, *cells, " to ".join(reversed(times)) if times[0] != times[1] else times[0]])
+    return table(["", *WAYS, "times faster"], lines)
+
+
+def bars(found: Row, proteins: list[Row], path: Path) -> None:
+    """Seconds of every way, one bar each."""
+    models = _by_way(found, proteins)
+    colours = ("#9aa0a6", "#6f7fb5", "#4c5c9c", "#e07b39", "#c8501e")
+    with plots.canvas(path, 8.2, 1.0 + 0.95 * len(models)) as drawing:
+        axes = drawing.subplots()
+        for i, ways in enumerate(models.values()):
+            there = [way for way in WAYS if way in ways]
+            for j, way in enumerate(there):
+                y, seconds = i + 0.8 * (j + 0.5) / len(there) - 0.4, ways[way]
+                label = way if way not in axes.get_legend_handles_labels()[1] else None
+                axes.barh(y, seconds, 0.72 / len(there), color=colours[WAYS.index(way)], label=label)
+                axes.text(seconds * 1.06, y, _seconds(seconds), va="center", fontsize=7)
+        axes.set_xscale("log")
+        axes.set_xlim(right=axes.get_xlim()[1] * 3)
+        axes.set_yticks(range(len(models)), list(models))
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds, on a logarithmic scale")
+        drawing.legend(loc="outside lower center", ncols=3)
+
+
 def _overview_line(what: str, one_by_one: float, ahead: float, rounds: float) -> list[str]:
     times = one_by_one / ahead
     return [what, _seconds(one_by_one), _seconds(ahead), f"**{times:.{0 if times >= 20 else 1}f}**", f"{rounds:.0f}"]
@@ -183,7 +246,7 @@ def _auto_again(part: Row) -> str:
                     f"{came:.1f}",
                 ]
             )
-    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "gain its report tells", "gain measured"]
+    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "predicted gain", "measured gain"]
     return table(heading, lines, right=False)
 
 
@@ -338,7 +401,7 @@ def _outside(part: Row) -> str:
         ]
         for name, row in rows
     ]
-    return table(["model", "window", "a round, ms", "the model alone, ms", "outside it"], lines, right=False)
+    return table(["model", "window", "ms per round", "the model alone, ms", "outside it"], lines, right=False)
 
 
 def _batches(rows: list[Row]) -> str:

@@ -19,17 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import drawahead as da
 from drawahead.errors import InputError
 from drawahead.views.pictures import encoded
 from studies.speed.fresh import started
 from studies.speed.place import Place, Setting
-from studies.speed.timing import Row
+from studies.speed.timing import Row, measured
 
 SIDE, STEPS, BATCH, PICTURES = 32, 1000, 256, 16
 _FILE = "unet.pt"
 _AVERAGED = 0.999
 _TOGETHER_SECONDS = 85.0  # must be left for a batch of pictures from diffusers, and for the parts after this one
 _FULL_PRECISION_SECONDS = 125.0  # and for float32
+_COMPILING_SECONDS = 100.0  # and to compile the network
 
 
 def prepare() -> None:
@@ -114,13 +116,27 @@ def train(place: Place, data: Tensor, seconds: float) -> tuple[Any, Row]:
     return model.eval(), found
 
 
+def loaded(place: Place, folder: str, dtype: str) -> Any:
+    """The trained network."""
+    unet = network(place)
+    unet.load_state_dict(torch.load(Path(folder) / _FILE, map_location="cpu", weights_only=True))
+    return unet.to(place.device, getattr(torch, dtype)).eval().requires_grad_(False)
+
+
+def one_by_one(place: Place, folder: str, dtype: str, compiled: bool) -> Row:
+    """In a process of its own: the pipeline's steps one after another, captured, and perhaps compiled."""
+    chain = da.adapters.from_diffusers(
+        loaded(place, folder, dtype), scheduler(), num_inference_steps=STEPS if place.real else 8
+    )
+    chain = chain.compiled() if compiled else chain
+    return measured(place, chain, da.Sequential(), 1, place.seeds[:2])
+
+
 def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together: bool) -> Row:
     """In a process of its own: the first image of a pipeline, then `runs` more, and perhaps a few together."""
     diffusers: Any = importlib.import_module("diffusers")
     own: Any = importlib.import_module("drawahead.adapters.diffusers_pipeline")
-    unet = network(place)
-    unet.load_state_dict(torch.load(Path(folder) / _FILE, map_location="cpu", weights_only=True))
-    unet = unet.to(place.device, getattr(torch, dtype)).eval().requires_grad_(False)
+    unet = loaded(place, folder, dtype)
     made = own.DrawaheadPipeline if which == "drawahead" else diffusers.DDPMPipeline
     pipe = made(unet=unet, scheduler=scheduler())
     pipe.set_progress_bar_config(disable=True)
@@ -138,14 +154,17 @@ def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together:
         return place.now() - began, out
 
     cold, out = one(99)
-    warm = []
+    warm, outside = [], [0.0]
     for seed in place.seeds[:runs]:
         seconds, out = one(seed)
         warm.append(seconds)
+        if which == "drawahead":
+            outside.append(seconds - out.report.seconds)
     row: Row = {"cold": cold, "all_seconds": warm, "seconds": statistics.median(warm) if warm else None, "steps": steps}
     if which == "drawahead":
         report = out.report
         row |= {"rounds": report.mean_rounds, "sampler": report.sampler, "choice": report.choice}
+        row["outside_seconds"] = statistics.median(outside[1:])
     if together:
         row["together_seconds"], out = one(1, PICTURES if place.real else 2)
     np.save(Path(folder) / f"{which}.npy", np.asarray(out.images)[..., 0])
@@ -159,12 +178,13 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
     turns = [("drawahead", halves, 8, True), ("ddpm", halves, 1, True)]
     turns += [("drawahead", "float32", 4, False), ("ddpm", "float32", 1, False)] if place.real else []
     data = images(place, setting.data)
-    with started([f"{__name__}:draw"] * len(turns)) as waiting, tempfile.TemporaryDirectory() as folder:
+    works = [*["draw"] * len(turns), "one_by_one", "one_by_one"]
+    with started([f"{__name__}:{work}" for work in works]) as waiting, tempfile.TemporaryDirectory() as folder:
         model, found["training"] = train(place, data, setting.train_seconds)
         torch.save(model.state_dict(), Path(folder) / _FILE)
         del model, data
         place.forget()
-        for i, ((which, dtype, runs, pictures), process) in enumerate(zip(turns, waiting, strict=True)):
+        for i, ((which, dtype, runs, pictures), process) in enumerate(zip(turns, waiting, strict=False)):
             if i >= 2 and setting.left < _FULL_PRECISION_SECONDS:
                 print(f"float32 left out: {setting.left:.0f} s are left", flush=True)
                 break
@@ -179,6 +199,13 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
                 save()
             if pictures:
                 keep(setting.out, folder, which)
+        for compiled, process in zip((False, True), waiting[len(turns) :], strict=True):
+            if setting.left > (_COMPILING_SECONDS if compiled else 0.0) and not (compiled and not place.real):
+                process.ready()
+                row = process.result(place, folder=folder, dtype=halves, compiled=compiled)
+                found[halves]["sequential compiled" if compiled else "sequential"] = row
+                print("pipeline's steps one by one, compiled" if compiled else "one by one", row["seconds"], flush=True)
+                save()
 
 
 def keep(out: Path, folder: str, which: str) -> None:

@@ -80,6 +80,8 @@ class Setting:
     data: Path | None = None
     """Where the training images are."""
     train_seconds: float = 150.0
+    masked: Path | None = None
+    """Where AntiBERTy is; or a folder that is not there, for random weights; None: it is left out."""
     quick: bool = False
     """Fewer settings and samples."""
     limit: float = 540.0

@@ -21,8 +21,9 @@ import torch
 import drawahead as da
 from studies.speed import cold, conditions, law, numerics, pipeline, stacked, timing
 from studies.speed.outside import outside
-from studies.speed.page import figure, values
+from studies.speed.page import bars, figure, values
 from studies.speed.place import SMALL, Place, Setting
+from studies.speed.ways import ways
 from studies.study import DOCS, Data, Study, Watch, data_path, read, save
 
 
@@ -31,6 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     now = ", ".join(NOW)
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(NOW), help=f"measure these (now: {now})")
     parser.add_argument("--data", type=Path, help="the folder with train-images-idx3-ubyte.gz, for the part pipeline")
+    parser.add_argument("--antiberty", type=Path, help="the unpacked package antiberty, for the part ways")
     parser.add_argument("--train-seconds", type=float, default=150.0, help="of training in the part pipeline (150)")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything: then extras are left out")
     parser.add_argument("--device", default="cuda", help="cpu: tiny stand-ins, to see that everything runs")
@@ -48,7 +50,10 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
         found["power"] = law.power_of_letters(arguments.power, found["num_samples"])
         return results
     place = Place(arguments.device)
-    setting = Setting(place, arguments.out, arguments.data, arguments.train_seconds, arguments.quick, arguments.limit)
+    setting = Setting(
+        *(place, arguments.out, arguments.data, arguments.train_seconds, arguments.antiberty, arguments.quick),
+        arguments.limit,
+    )
     results["machine"] = {"gpu": place.name(), "torch": torch.__version__}
     print("about", sum(SECONDS.get(name, 60) for name in arguments.parts), "s of an H200 in all", flush=True)
     for i, name in enumerate(arguments.parts):
@@ -109,6 +114,7 @@ def _many(name: str, sizes: tuple[int, ...], window: int | None) -> Part:
 PARTS: dict[str, Part] = {
     "fashion": _fashion,
     "text": _text,
+    "ways": ways,
     "layouts": lambda results, setting, keep: results.update(layouts=timing.layouts(setting.place)),
     "spread": lambda results, setting, keep: results.update(spread=timing.spread(setting.place)),
     "outside": _outside,
@@ -129,6 +135,7 @@ PARTS: dict[str, Part] = {
 SECONDS = {
     "fashion": 45,
     "text": 15,
+    "ways": 150,
     "layouts": 15,
     "spread": 3,
     "outside": 8,
@@ -144,4 +151,6 @@ SECONDS = {
 NOW = tuple(SECONDS)
 """What is measured unless parts are named: all that a change of the engine may change."""
 
-STUDY = Study("speed", measure, values, {"speed": figure}, sources=("speed", "proteins-gpu"), options=options)
+STUDY = Study(
+    "speed", measure, values, {"speed-bars": bars, "speed": figure}, sources=("speed", "proteins-gpu"), options=options
+)

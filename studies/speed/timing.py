@@ -21,7 +21,7 @@ from studies.speed.watching import RoundTimes, watched
 WINDOWS = (64, 96, 128, 192, 256)
 TEXT_WINDOWS = (None, 32, 64, 128)
 TEXT_BATCHES = (1, 4, 16, 64, 256)
-FASHION_BATCHES = (1, 4, 16, 32, 64, 128)
+FASHION_BATCHES = (1, 4, 16, 32, 64, 128, 256)
 WARM_UP = 99
 Row = dict[str, Any]
 

@@ -604,7 +604,7 @@ def test_a_pipeline_is_made_from_another_saved_and_loaded(tmp_path: Path) -> Non
         ({"batch_size": 3, "generator": seeded(1, 2)}, "generator"),
         ({"callback_on_step_end_tensor_inputs": ["prompt_embeds"]}, "callback_on_step_end_tensor_inputs"),
         ({"num_inference_steps": 21}, "num_inference_steps"),
-        ({"sampler": "coupled"}, "sampler"),
+        ({"sampler": "copuled"}, "sampler"),
     ],
 )
 def test_what_a_pipeline_refuses(options: dict[str, Any], named: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
+from drawahead.adapters import _diffusers_batch
 from drawahead.adapters._diffusers_supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
@@ -20,11 +22,13 @@ from drawahead.verification.statistics import same_law
 diffusers = pytest.importorskip("diffusers")
 pytest.importorskip("transformers")
 from tests.adapters.tiny_pipelines import made, tiny_audio  # noqa: E402
+from tests.changes import batches_used  # noqa: E402
 
 STEPS = 6
 PICTURE = torch.linspace(0, 1, 3 * 8 * 8).view(1, 3, 8, 8)
 MASK = (torch.arange(64).view(1, 1, 8, 8) % 3 > 0).float()
 PROMPTS = ["red", "big cat"]
+CAPTURED = {"graphs": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,6 +152,18 @@ def test_different_prompts_share_rounds() -> None:
     assert two.report.passes == 2 * two.report.queries
 
 
+def test_calls_with_other_prompts_use_what_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe("text").scheduler = SCHEDULERS["ddpm"]()
+    ours = da.adapters.DrawaheadPipeline.from_pipe(pipe("text"))
+    monkeypatch.setattr(_diffusers_batch, "sample", lambda *given, **named: da.sample(*given, **named | CAPTURED))
+    used = batches_used(monkeypatch)
+    for seed in range(4):
+        prompt = PROMPTS[seed % 2]
+        ours(prompt, num_inference_steps=STEPS, output_type="latent", generator=generator(seed), sampler=Coupled())
+        gc.collect()
+    assert len(used) == 4 and len({id(batch) for batch in used}) == 1
+
+
 def test_images_have_the_law_of_the_pipeline(check: Any) -> None:
     theirs = pipe("dit")
     theirs.scheduler = SCHEDULERS["ddpm"]()
@@ -245,7 +261,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("xl", {"denoising_end": 0.5}, "denoising_end"),
     ("text", {"generator": [generator(), generator()]}, "generator"),
     ("text", {"callback": print}, "callback_on_step_end"),
-    ("text", {"sampler": "coupled"}, "sampler must be"),
+    ("text", {"sampler": Coupled}, "sampler must be"),
     ("text", {"callback_on_step_end_tensor_inputs": ["prompt_embeds"]}, "callback_on_step_end_tensor_inputs"),
 ]
 

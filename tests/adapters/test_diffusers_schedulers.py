@@ -12,6 +12,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Picard, Sequential
 from drawahead.adapters import _diffusers_probing as probing
+from drawahead.adapters import _diffusers_schedulers as schedulers
 from drawahead.adapters import from_diffusers
 from drawahead.adapters._diffusers_probing import stepped
 from drawahead.adapters._diffusers_supply import Supplied, in_float64
@@ -204,6 +205,23 @@ def test_a_scheduler_that_bends_is_found_out() -> None:
         from_diffusers(network, Bends(), num_inference_steps=10, shape=SHAPE)
 
 
+def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
+    kind = type("Own", (diffusers.DPMSolverMultistepScheduler,), {})
+
+    def plan(steps: int = 4, **settings: Any) -> da.schedules.Plan:
+        return from_diffusers(network, kind(**SDE | settings), num_inference_steps=steps, shape=SHAPE).plan
+
+    first, again = plan(), plan()
+    assert torch.equal(first.a, again.a) and len(tried) == 1
+    others = [plan(5), plan(beta_end=0.03), plan(solver_order=1)]
+    assert len(tried) == 4 and not any(torch.equal(first.a, other.a) for other in others)
+    step = kind.step
+    kind.step = lambda self, *given, **named: step(self, *given, **named)
+    assert torch.equal(plan().a, first.a) and len(tried) == 5
+
+
 def test_the_second_trial_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the clamp above would not have been found: in the first nothing comes near it."""
     monkeypatch.setattr(probing, "_LARGE", 1.0)
@@ -239,3 +257,19 @@ def test_without_noise_only_picard_is_quick_and_it_is_not_exact() -> None:
     assert da.sample(chain, 1, sampler=Coupled(), seed=0).report.rounds == 20
     report = da.sample(chain, 1, sampler=Picard(), seed=0).report
     assert report.rounds < 20 and not report.exact
+
+
+@pytest.mark.parametrize("kind", ["DDPMScheduler", "DDIMScheduler", "EulerAncestralDiscreteScheduler"])
+def test_settings_given_by_their_place_count(kind: str) -> None:
+    """diffusers lists them among those left at their defaults, and drops them where one is made from a config."""
+    scheduler = getattr(diffusers, kind)
+    by_place, by_name = scheduler(100, 0.001, 0.3), scheduler(num_train_timesteps=100, beta_start=0.001, beta_end=0.3)
+    by_place.set_timesteps(20)
+    eta = 1.0 if kind == "DDIMScheduler" else None
+    plans = [
+        from_diffusers(network, each, num_inference_steps=20, eta=eta, shape=SHAPE).plan for each in (by_place, by_name)
+    ]
+    assert all(torch.equal(getattr(plans[0], name), getattr(plans[1], name)) for name in ("a", "b", "s"))
+    if kind == "DDPMScheduler":
+        deviations = [by_place._get_variance(int(t)).double().sqrt() for t in by_place.timesteps[:-1]]
+        assert torch.allclose(plans[0].s[:-1], torch.stack(deviations), rtol=1e-4)

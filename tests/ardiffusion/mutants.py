@@ -80,7 +80,7 @@ class Repeating(Stream):
     count: int = 1
 
     def __getitem__(self, rows: Tensor) -> Repeating:
-        return Repeating(self.keys[rows], self.count)
+        return Repeating(self.keys[rows], count=self.count)
 
     def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
         return super().normal(purpose, step % self.count, attempt, size)
@@ -114,7 +114,7 @@ class NoiseReused(da.Chain):
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> StackedPaths:
         paths = self.chain.start(seed, samples, tally)
-        paths.stream = Repeating(paths.stream.keys, self.count)
+        paths.stream = Repeating(paths.stream.keys, count=self.count)
         return paths
 
     def check(self, num_samples: int) -> None:

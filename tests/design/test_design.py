@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable
@@ -21,9 +22,12 @@ from drawahead import InputError, design
 from drawahead.adapters.proteinmpnn import ProteinMPNN, Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.cli.app import run
-from drawahead.design import Options, batches, settings
+from drawahead.design import Options, batches, designer, settings
 from drawahead.design import job as jobs
+from drawahead.design.designer import Designer, DesignWorker, Group
 from drawahead.design.problem import sample_numbers
+from drawahead.design.tables import read_tables
+from drawahead.jobs import files
 from tests.design.structures import folder_of, save_weights
 
 # Headers as the README of ProteinMPNN shows them, and what scripts look for in them.
@@ -107,12 +111,31 @@ def test_sequences_are_those_of_the_model_whatever_else_is_designed(
         assert float(row["score"]) == pytest.approx(one.score, abs=1e-4)
 
 
+def test_a_worker_designs_what_a_job_does(tmp_path: Path, structures: Path, weights: Path) -> None:
+    (structures / "wrong.pdb").write_text((structures / "one.pdb").read_text())
+    given = asked(weights, fixed="B3")  # only one of them has a chain B
+    here = design.run(tmp_path / "here", [structures], given)
+    worker = DesignWorker()
+    with pytest.raises(InputError, match="no model yet"):
+        worker.evaluate(Group({}, {}))
+    there = Weights.load(weights / "vanilla_model_weights" / "v_48_020.pt")
+    made = Designer(given, read_tables(given)[0], there, torch.device("cpu"), None, "v_48_020")
+    worker.build(lambda: pickle.loads(pickle.dumps(made)))
+    paths = {path.stem: path for path in structures.glob("*.pdb")}
+    sums = {name: files.sha256(path.read_bytes()) for name, path in paths.items()}
+    outcome, _ = worker.evaluate(
+        pickle.loads(pickle.dumps(Group({n: read_structure(p) for n, p in paths.items()}, sums)))
+    )
+    assert outcome.parts == here.parts and outcome.failed == here.failed and "wrong" in outcome.failed
+    assert outcome.rounds == worker.pulse() > 0
+
+
 def test_structures_that_share_rounds_get_the_same_sequences(
     tmp_path: Path, structures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU: all of similar lengths at once; and, where memory runs out, in halves."""
     apart = design.run(tmp_path / "apart", [structures], asked(weights, dtype="float64"))
-    monkeypatch.setattr(jobs, "shared", lambda given, neighbours, device: [list(given)])
+    monkeypatch.setattr(jobs, "shared", lambda given, *rest: [list(given)])
     together = design.run(tmp_path / "together", [structures], asked(weights, dtype="float64"), batch=5)
     assert {name: part.designed for name, part in together.parts.items()} == {
         name: part.designed for name, part in apart.parts.items()
@@ -285,7 +308,7 @@ def test_a_job_that_is_stopped_goes_on_where_it_was(
     whole = design.run(tmp_path / "whole", [structures], asked(weights))
     command = ["design", str(structures), "--out", str(tmp_path / "out"), "--weights", str(weights), "--num", "2"]
     command += ["--temperature", "0.1,0.5", "--seed", "3"]
-    real, drawn = jobs.draw, []
+    real, drawn = designer.draw, []
 
     def stopping(problems: Any, *rest: Any) -> Any:
         if len(drawn) == 2:
@@ -293,11 +316,11 @@ def test_a_job_that_is_stopped_goes_on_where_it_was(
         drawn.append(problems[0].name)
         return real(problems, *rest)
 
-    monkeypatch.setattr(jobs, "draw", stopping)
+    monkeypatch.setattr(designer, "draw", stopping)
     assert run(command) == 130
     told = capsys.readouterr().err
     assert "interrupted; 2 structures are kept" in told and "--resume" in told
-    monkeypatch.setattr(jobs, "draw", real)
+    monkeypatch.setattr(designer, "draw", real)
     assert run(command) == 1 and "--resume it" in capsys.readouterr().err
     assert run([*command, "--seed", "4", "--resume"]) == 1 and "begun with seed 3, not 4" in capsys.readouterr().err
     before = (tmp_path / "out" / "parts" / "gap.json").stat().st_mtime_ns
@@ -362,15 +385,15 @@ def test_one_process_a_folder(tmp_path: Path, structures: Path, weights: Path) -
 def test_one_structure_that_fails_among_those_that_share_rounds(
     tmp_path: Path, structures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "shared", lambda given, neighbours, device: [list(given)])
-    real: Callable[..., Any] = jobs.draw
+    monkeypatch.setattr(jobs, "shared", lambda given, *rest: [list(given)])
+    real: Callable[..., Any] = designer.draw
 
     def failing(problems: Any, *rest: Any) -> Any:
         if any(problem.name == "one" for problem in problems):
             raise InputError("the oracle's row is not a law")
         return real(problems, *rest)
 
-    monkeypatch.setattr(jobs, "draw", failing)
+    monkeypatch.setattr(designer, "draw", failing)
     job = design.run(tmp_path / "out", [structures], asked(weights))
     assert list(job.parts) == ["gap", "three", "two"] and "not a law" in job.failed["one"]
 

@@ -40,7 +40,7 @@ CASES = {"tokens": 100, "gaussian": 120, "stacked": 40}
 COMPANY, FEW, LONG = 5, 4, 24
 """Samples of a case that is compared path by path; of one with many steps; and how many are many."""
 DRAWS, FEW_DRAWS = 800, 40
-"""Samples of a case whose law is judged; Recursive runs one thread a sample."""
+"""Samples of a case whose law is judged; Recursive takes longest."""
 BLOCK, BLOCKS = 5, {"tokens": 8, "gaussian": 8, "stacked": 4}
 """Cases whose laws share one p-value, and how many such."""
 

@@ -73,6 +73,9 @@ class Scripted:
         except Exception as error:
             raise Raised from error
 
+    def heard(self, worker: int) -> float:
+        return 0.0
+
     def stop(self, worker: int) -> None:
         self.stopped.append(worker)
 
@@ -87,8 +90,8 @@ class Pooled:
         self.backend = Scripted(small, fate)
         settings = {"retries": 3, "hedge": None, "timeout": None, "start_timeout": 5.0, **options}
         self.pool = Pool(self.backend, workers, **settings)
-        assert self.pool.chain is not None
-        self.chain, self.shards = self.pool.chain, shards or workers
+        assert self.pool.built is not None
+        self.chain, self.shards = self.pool.built, shards or workers
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         query = joined(queries, [replica_of(self.chain)])

@@ -69,6 +69,11 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         {"eps": 0.9, "dimension": 1, "radius": 1.0, "delta": 0.5},
         nothing,
     ),
+    "Churn": (
+        schedules.Churn,
+        {"sigmas": (3.0, 1.5, 0.5, 0.0), "gamma": 0.8, "above": 1.0, "noise": 1.003, "step": 1.5},
+        planned,
+    ),
     "Given": (schedules.Given, {"steps": da.DDPM((0.1,)).plan()}, planned),
     "Threshold": (
         lambda ratio, most: da.DDPM((0.1, 0.1), threshold=schedules.Threshold(ratio, most)),
@@ -94,6 +99,8 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     "HardCode": (targets.HardCode, {"n": 5, "seed": 0, "sizes": [2, 3], "thresholds": [1, 2]}, drawn),
     "DPP": (targets.DPP, {"L": torch.eye(3), "K": None}, drawn),
     "DPP.random": (targets.DPP.random, {"n": 4, "rank": 2, "seed": 0}, drawn),
+    "KDPP": (targets.KDPP, {"L": torch.eye(3), "k": 2}, drawn),
+    "KDPP.random": (targets.KDPP.random, {"n": 4, "k": 2, "seed": 0}, drawn),
     "SpanningTree": (targets.SpanningTree, {"graph": da.tilings.domino_grid(2, 2), "weight": "weight"}, drawn),
     "PlanarMatching": (targets.PlanarMatching, {"graph": da.tilings.domino_grid(2, 2)}, drawn),
     "dominoes": (da.tilings.dominoes, {"shape": "square", "size": 2}, drawn),

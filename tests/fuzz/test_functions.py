@@ -139,7 +139,26 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         },
     ),
     "jobs.read": (jobs.read, {"folder": "job"}),
+    "jobs.export": (lambda path: jobs.export(_job(), path), {"path": "samples.npz"}),
+    "jobs.mend": (
+        lambda target, sampler, any_version: jobs.mend(_job().folder, target, sampler=sampler, any_version=any_version),
+        {"target": TOKENS, "sampler": None, "any_version": False},
+    ),
+    "tilings.needs": (da.tilings.needs, {"shape": "dominoes", "size": 4}),
+    "targets.draw_directly": (
+        targets.draw_directly,
+        {"target": targets.DPP(L=torch.eye(3, dtype=torch.float64)), "num_samples": 2, "seed": 0},
+    ),
     "Job.samples": (lambda first, count: _job().samples(first, count), {"first": 0, "count": 1}),
+    "animation": (
+        lambda film, path: pages.animation(film, path),
+        {"film": pages.film(TOKENS, DRAWN, 1), "path": None},
+    ),
+    "explain": (pages.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
+    "job_film": (
+        lambda target, films, view: pages.job_film(_job(), target=target, films=films, view=view),
+        {"target": TOKENS, "films": 1, "view": None},
+    ),
     "job_page": (
         lambda path, target, samples, films, view: pages.job_page(
             _job(), path, target=target, samples=samples, films=films, view=view

@@ -40,11 +40,12 @@ GIVEN = {
 ELSEWHERE = {
     *("Auto", "sample", "Categorical", "Gaussian"),  # test_sampling; laws through rejection
     *("Report", "document"),  # through to_html and from_dict
-    "Ray",  # starts a cluster: see tests/executors
+    *("Ray", "RayWorkers"),  # start a cluster: see tests/executors and tests/jobs
     *("ExactScore", "LearnedScore"),  # through exact and learned
     *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser"),  # take what they are given, or nothing
-    *("ddim_steps", "ddpm_steps"),  # of the schedules
+    *("ddim_steps", "ddpm_steps", "with_learned_range", "LearnedRange", "LearnedVariance"),  # of the schedules
     *("Tilings", "aztec_diamond", "domino_grid"),  # through film and region
+    *("Points", "Subgraphs"),  # through the command line
 }
 ROOMS = (da, statistics, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings)
 

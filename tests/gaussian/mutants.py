@@ -377,7 +377,7 @@ MUTANTS = [
     Mutant(LateSecant()),
     Mutant(LateSecant(), "steep"),
     Mutant(LeanByOutcome(), "bend", 20_000),
-    Mutant(AlwaysAccepted(), "localization", 500),
+    Mutant(AlwaysAccepted(), "localization", 2_000),
     Mutant(Picard(tolerance=0.5), "localization"),
     Mutant(Picard(tolerance=0.5), "ddim"),
 ]

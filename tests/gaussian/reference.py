@@ -51,7 +51,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def draws_for(sampler: Sampler, *, slow: bool = False) -> int:
-    """Recursive runs one thread a sample and gets fewer."""
+    """Recursive takes longest and gets fewer."""
     draws = 300 if isinstance(sampler, Recursive) else 10_000
     return 10 * draws if slow else draws
 

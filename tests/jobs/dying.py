@@ -12,13 +12,14 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 import drawahead as da
-from drawahead.jobs import files, runner
+from drawahead.jobs import files, model, runner
+from drawahead.jobs.model import Drawn
 
 NUM, SHARD = 120, 8
 FEW, FEW_SHARD = 7, 4
@@ -87,7 +88,7 @@ def at_random(kills: int, seed: int, folder: Path) -> dict[str, int]:
 def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]:
     """Draw a job in lives cut short. Shards that are begun leave lines in a log. -> kills, lives with progress."""
     log = folder.with_suffix(".log")
-    sample = runner.sample
+    sample = model.sample
 
     def logged(*args: object, **given: object) -> object:
         with log.open("a") as file:
@@ -95,7 +96,7 @@ def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]
         return sample(*args, **given)  # type: ignore[arg-type]
 
     def work() -> None:
-        runner.sample = logged  # type: ignore[assignment]
+        model.sample = logged  # type: ignore[assignment]
         draw(folder, NUM, SHARD)
 
     before: dict[str, str] = {}
@@ -188,12 +189,12 @@ def write_in_place(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def manifest_first(self: runner.JobRunner, index: int, result: da.Result) -> None:
-    """A mutant: the manifest tells of a shard that is not there yet."""
+def journal_first(self: runner.JobRunner, drawn: Sequence[Drawn]) -> None:
+    """A mutant: the journal tells of a shard that is not there yet."""
     write, later = files.write, []
     files.write = lambda path, data: later.append((path, data)) if "shards" in path.parts else write(path, data)
     try:
-        keep(self, index, result)
+        keep(self, drawn)
     finally:
         files.write = write
     for path, data in later:
@@ -218,6 +219,6 @@ if __name__ == "__main__":
     found: dict[str, object] = {"random": at_random(kills, kills, where), "points": verdict(where / "points")}
     write, files.write = files.write, write_in_place
     found["write_in_place"] = verdict(where / "write_in_place")
-    files.write, runner.JobRunner._keep = write, manifest_first  # type: ignore[method-assign]
-    found["manifest_first"] = verdict(where / "manifest_first")
+    files.write, runner.JobRunner._keep = write, journal_first  # type: ignore[method-assign]
+    found["journal_first"] = verdict(where / "journal_first")
     sys.stdout.write(json.dumps(found))

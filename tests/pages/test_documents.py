@@ -43,14 +43,17 @@ def test_the_numbers_are_those_of_the_report() -> None:
 def test_the_headline_says_it_in_words() -> None:
     result = da.sample(uniform_chain(), 2, sampler=da.Coupled(), seed=0)
     page = Read(result.report.to_html(title="tokens"))
-    assert page.text("h1") == ["24 steps in 2 rounds a sample, 12 times fewer."]
+    assert page.text("h1") == ["24 steps in 2 rounds per sample, 12 times fewer."]
     assert page.text("title") == ["tokens"]
     lead = " ".join(page.text("p"))
-    assert "Exact: the samples have the law" in lead and "24 queries a sample, no more than one by one" in lead
+    assert (
+        "Exact: the samples have the same distribution" in lead
+        and "24 queries per sample, no more than one by one" in lead
+    )
     slow = Read(da.sample(uniform_chain(), 1, sampler=da.Sequential(), seed=0).report.to_html())
-    assert slow.text("h1") == ["24 steps in 24 rounds a sample: as many as one by one."]
+    assert slow.text("h1") == ["24 steps in 24 rounds per sample: as many as one by one."]
     other = da.sample(pictures_chain(), 1, sampler=da.Picard(), seed=0)
-    assert "Not exact: these samples have another law." in " ".join(Read(other.report.to_html()).text("p"))
+    assert "Not exact: these samples have another distribution." in " ".join(Read(other.report.to_html()).text("p"))
 
 
 def test_many_rounds_share_bars() -> None:

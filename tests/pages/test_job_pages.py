@@ -41,7 +41,7 @@ def test_the_page_of_a_job(tmp_path: Path) -> None:
     assert [tuple(reel["progress"]) for reel in reels] == [job.report.progress[number] for number in range(4)]
     told = dict(zip(page.text("th"), page.text("td"), strict=True))
     assert told["target"] == "ising" and told["options"] == "size 3"
-    assert told["samples asked for"] == "40, in shards of 16" and told["drawn with"].startswith("drawahead ")
+    assert told["samples requested"] == "40, in shards of 16" and told["drawn with"].startswith("drawahead ")
     again = run(tmp_path / "job", "--out", tmp_path / "x.html", "--films", 0, "--num", 2, "--json")
     assert json.loads(again.stdout) == {
         "folder": str(tmp_path / "job"),
@@ -70,7 +70,7 @@ def test_what_is_finished_of_a_job(tmp_path: Path) -> None:
     assert 0 < job.num_samples < 64
     page = Read(da.pages.job_page(job, target=target))
     assert f"The job is not complete: it has {job.num_samples} of 64 samples." in page.text("p")
-    assert page.text("h1") == ["8 steps in 8 rounds a sample: as many as one by one."]
+    assert page.text("h1") == ["8 steps in 8 rounds per sample: as many as one by one."]
 
 
 def test_images_and_dominoes_are_drawn_again_for_the_film(tmp_path: Path) -> None:

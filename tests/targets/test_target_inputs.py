@@ -51,7 +51,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("parents", lambda: TreeIsing([1, -1])),
     ("coupling", lambda: TreeIsing([-1, 0], [0.5])),
     ("field", lambda: TreeIsing([-1, 0], 0.5, float("inf"))),
-    ("at most 12", lambda: Ising(13, 13)),
+    ("at most 16", lambda: Ising(17, 17)),
     ("rows", lambda: Ising(0, 3)),
     ("coupling", lambda: Ising.grid(2, 2, float("nan"))),
     ("divide it by its sum", lambda: Table([1.0, 1.0])),

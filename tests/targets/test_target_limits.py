@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import drawahead as da
 from drawahead.models.oracles import HIDDEN
 from drawahead.targets import HardCode, Ising, MarkovChain, MixtureOfProducts, TreeIsing
 
@@ -101,3 +102,15 @@ def test_the_hard_instance_interpolates_polynomials() -> None:
 def test_the_default_random_tree_is_shallow_and_repeatable() -> None:
     tree = TreeIsing.random(2000, seed=4)
     assert len(tree.levels) < 60 and torch.equal(tree.parents, TreeIsing.random(2000, seed=4).parents)
+
+
+def test_the_hard_instance_may_believe_what_was_drawn_first() -> None:
+    """Another answer to impossible guesses: the same samples, and far fewer rounds for a sampler that asks that."""
+    plain, in_order = HardCode(64), HardCode(64, in_order=True)
+    for sampler in (da.Sequential(), da.Block(), da.Coupled(), da.Recursive()):
+        one, other = (da.sample(target, 3, sampler=sampler, seed=0) for target in (plain, in_order))
+        assert torch.equal(one.samples, other.samples) and bool(in_order.possible(other.samples).all())
+        if isinstance(sampler, da.Coupled):
+            assert 2 * other.report.mean_rounds < one.report.mean_rounds
+        else:
+            assert other.report.sample_rounds == one.report.sample_rounds

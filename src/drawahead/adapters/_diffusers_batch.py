@@ -19,6 +19,7 @@ from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
+from drawahead.validate import short
 
 Callback = Callable[[Any, int, Tensor, dict[str, Any]], dict[str, Any] | None]
 Generators = torch.Generator | list[torch.Generator] | None
@@ -36,8 +37,8 @@ class Asked:
     callback_inputs: Sequence[str] = ("latents",)
 
     def __post_init__(self) -> None:
-        if self.sampler is not None and not isinstance(self.sampler, Sampler):
-            raise InputError(f"sampler must be a sampler such as Coupled(), not {self.sampler!r}")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback_on_step_end must be callable, not {short(self.callback)}")
         if unknown := set(self.callback_inputs) - {"latents"}:
             raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
 
@@ -47,13 +48,16 @@ class Asked:
         if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard):
             _warn()
         batch = Batch(chain, seeds(self.generator, number))
+        before = 0  # a bar that is not shown does not count
         with pipe.progress_bar(total=chain.steps) as bar:
 
             def look(report: Report) -> None:
+                nonlocal before
                 done = min((steps[-1] for steps in report.progress.values()), default=0)  # of the first few images
-                if done == bar.n:
+                if done == before:
                     return
-                bar.update(done - bar.n)
+                bar.update(done - before)
+                before = done
                 if self.callback is not None:
                     given = dict.fromkeys(self.callback_inputs, batch.latents)
                     answer = self.callback(pipe, done - 1, chain.plan.time[done - 1], dict(given)) or {}
@@ -101,7 +105,7 @@ def kept(home: dict[str, Any], chain: GaussianChain) -> GaussianChain:
     if not chain.condition and chain.start_state is None:
         return last
     start = None if chain.start_state is None else chain.start_state.view(-1, *chain.shape)
-    return last.replace(condition=chain.condition or None, start=start)
+    return last.for_samples(condition=chain.condition or None, start=start)
 
 
 def _same_chain(one: GaussianChain, other: GaussianChain) -> bool:
@@ -151,6 +155,10 @@ class Batch(Chain):
     @property
     def model(self) -> GaussianChain:
         return self.chain
+
+    @property
+    def owner(self) -> Any:
+        return self.chain.owner
 
     @property
     def device(self) -> torch.device:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+import types
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, final
 
+import numpy as np
 import torch
 
 from drawahead.adapters._diffusers_probing import probe
@@ -54,9 +56,13 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
 
     `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, the last ones.
     """
+    if isinstance(scheduler, type):
+        raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
     if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
-        raise InputError(f"scheduler must be one of diffusers, not {type(scheduler).__name__}")
-    fresh = type(scheduler).from_config(scheduler.config)
+        raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {type(scheduler).__name__}")
+    # diffusers takes arguments that were given by their place for defaults, which from_config would not hand on.
+    config = {name: value for name, value in scheduler.config.items() if name != "_use_default_values"}
+    fresh = type(scheduler).from_config(config)
     if type(fresh).__name__ in _SETTINGS:
         _check_settings(type(fresh).__name__, fresh)
     steps = _set_timesteps(fresh, num_inference_steps)
@@ -75,7 +81,7 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
                 fresh.set_begin_index(first)
             return fresh
 
-        return probe(make, first, options)
+        return _PROBED.recipe(ready, first, options, make)
     _check_settings(kind, ready)
     _check_timesteps(ready)
     if kind.startswith("DDPM"):
@@ -85,6 +91,48 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
     else:
         made = _euler_ancestral(ready)
     return made.beginning_at(first)
+
+
+@final
+class _Probed:
+    """What the latest schedulers were found to do, by all that is in them: trying one takes seconds."""
+
+    def __init__(self, most: int = 8) -> None:
+        self.most = most
+        self._known: dict[object, Recipe] = {}
+
+    def recipe(self, ready: Any, first: int, options: Options, make: Callable[[], Any]) -> Recipe:
+        try:
+            key = type(ready), _methods(ready), first, _contents(vars(ready)), _contents(options)
+        except TypeError:  # there is something in it that cannot be compared: it is tried each time
+            return probe(make, first, options)
+        found = self._known.pop(key, None) or probe(make, first, options)
+        self._known[key] = found
+        for old in [*self._known][: -self.most]:
+            self._known.pop(old, None)
+        return found
+
+
+_PROBED = _Probed()
+
+
+def _methods(scheduler: Any) -> tuple[Any, ...]:
+    kinds = type(scheduler).__mro__
+    return tuple(entry for kind in kinds for entry in vars(kind).values() if isinstance(entry, types.FunctionType))
+
+
+def _contents(value: Any) -> object:
+    """Equal for equal numbers and texts."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        numbers = torch.as_tensor(value).cpu().contiguous()
+        return str(numbers.dtype), tuple(numbers.shape), numbers.flatten().view(torch.uint8).numpy().tobytes()
+    if isinstance(value, Mapping):
+        return tuple((name, _contents(entry)) for name, entry in value.items())
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(_contents, value))
+    if value is None or isinstance(value, bool | int | float | str | torch.device | torch.dtype):
+        return type(value), repr(value)
+    raise TypeError(f"{type(value).__name__} cannot be compared")
 
 
 def _check_options(kind: str, scheduler: Any, options: Options) -> None:

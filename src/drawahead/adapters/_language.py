@@ -15,7 +15,7 @@ from drawahead.adapters._token_law import TokenLaw
 from drawahead.chains.tokens import Order, TokenChain
 from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN, TokenOracle
-from drawahead.validate import whole
+from drawahead.validate import short, whole
 
 Prompts = str | Tensor | Sequence[str] | Sequence[int] | Sequence[Tensor] | Sequence[Sequence[int]]
 
@@ -34,12 +34,17 @@ class LanguageModel(abc.ABC):
         forbid: Iterable[str | int] = (),
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise InputError(f"model must be a transformers model, not {type(model).__name__}")
+            raise InputError(
+                "model must be a transformers model, as AutoModelForMaskedLM.from_pretrained(...) gives it, not "
+                f"{short(model) if isinstance(model, str) else type(model).__name__}"
+            )
+        check_tokenizer(tokenizer)
+        self._suits(model.eval())
         self.law = TokenLaw(temperature, top_k, top_p)
         """How logits become probabilities; may be set to another one."""
         self.tokenizer = tokenizer
         self.mask, self.pad = self._special("mask"), self._special("pad")
-        self._model = model.eval()
+        self._model = model
         self._agreed()
         table: Any = getattr(model, "get_input_embeddings", lambda: None)()
         if isinstance(table, nn.Embedding):
@@ -101,6 +106,10 @@ class LanguageModel(abc.ABC):
         """The model as an oracle on sequences of this many tokens. `padded=False` promises that none is a pad token."""
 
     @abc.abstractmethod
+    def _suits(self, model: nn.Module) -> None:
+        """Refuse a model of another kind, before anything is asked of its tokenizer."""
+
+    @abc.abstractmethod
     def _network(self) -> Network:
         """The model as the oracle will ask it."""
 
@@ -109,9 +118,11 @@ class LanguageModel(abc.ABC):
         sample i completes the i-th (so `prompts * 10` gives ten samples of each).
 
         A prompt is text with the tokenizer's mask token where tokens are to be drawn, or the token ids of such a
-        text. `order` is as in `TokenChain`, over the positions of the padded prompts.
+        text. `order` is as in `TokenChain`, over the positions of the padded prompts; or "left-to-right".
         """
         evidence = self.evidence(prompts)
+        if isinstance(order, str) and order == "left-to-right":
+            order = torch.arange(evidence.shape[-1])
         if not bool((evidence == HIDDEN).any()):
             raise InputError(
                 f"prompts hold no mask token {self.tokenizer.mask_token!r}: put one wherever a token is to be drawn"
@@ -123,6 +134,11 @@ class LanguageModel(abc.ABC):
         """Prompts as evidence for a `TokenChain`: token ids, `HIDDEN` where a token is to be drawn, padded on the
         right. (n,) for one prompt, (prompts, n) for a list."""
         one = isinstance(prompts, str) or _is_ids(prompts)
+        if not one and not isinstance(prompts, Sequence | Tensor):
+            raise InputError(
+                f"prompts must be a text, a list of texts, or their token ids (tokenizer(text)['input_ids']), not "
+                f"{type(prompts).__name__}"
+            )
         rows = [self._ids(i, prompt) for i, prompt in enumerate([prompts] if one else prompts)]
         if not rows:
             raise InputError("prompts are empty: give at least one")
@@ -132,6 +148,10 @@ class LanguageModel(abc.ABC):
 
     def text(self, samples: Tensor) -> Any:
         """Samples as text without special tokens: a list of strings, or a string for a single sample (n,)."""
+        if not isinstance(samples, Tensor) or samples.is_floating_point():
+            raise InputError(
+                f"samples must be a tensor of tokens, such as result.samples, not {type(samples).__name__}"
+            )
         if samples.dim() > 1:
             return [self.text(sample) for sample in samples]
         return self.tokenizer.decode(samples.tolist(), skip_special_tokens=True)
@@ -186,8 +206,8 @@ class LanguageModel(abc.ABC):
 
     def _forbidden(self, forbid: Iterable[str | int]) -> Tensor:
         """Tokens that are never drawn (q,): special ones, numbers without a token, and those asked for."""
-        if isinstance(forbid, str):
-            raise InputError(f"forbid must be a list of tokens, not the string {forbid!r}")
+        if isinstance(forbid, str) or not isinstance(forbid, Iterable):
+            raise InputError(f"forbid must be a list of tokens, not {short(forbid)}")
         vocabulary: dict[str, int] = self.tokenizer.get_vocab()
         numbers = set(vocabulary.values()) - set(self.tokenizer.all_special_ids)
         for token in forbid:
@@ -219,6 +239,15 @@ class LanguageOracle(TokenOracle):
             if context is None or position is None:
                 return lm.law(lm.network.logits(inputs), lm.forbidden)
             return lm.law(lm.network.logits_at(inputs, context, position), lm.forbidden)
+
+
+def check_tokenizer(tokenizer: Any) -> None:
+    """Refuse what is no tokenizer."""
+    if not callable(tokenizer) or not callable(getattr(tokenizer, "get_vocab", None)):
+        raise InputError(
+            "tokenizer must be the one the model was trained with, as AutoTokenizer.from_pretrained(...) gives it, not "
+            f"{short(tokenizer)}"
+        )
 
 
 def _position_table(model: nn.Module) -> nn.Embedding | None:

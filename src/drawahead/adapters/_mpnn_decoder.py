@@ -88,6 +88,38 @@ class Decoder:
         of_members = logits.gather(1, members.flatten(1)[..., None].expand(-1, -1, logits.shape[-1]))
         return (of_members.unflatten(1, members.shape[1:]) * weight[..., None]).sum(2), tables
 
+    def memory(self, tokens: Tensor, rank: Tensor, which: Tensor | None = None) -> Tensor:
+        """What residues add to messages once they are seen (r, layers, n + 1, d), of which that of those of negative
+        rank is true; the last place is for what nobody sees. Not for tied steps."""
+        _, tables = self.decode(tokens, rank, rank, which)
+        return torch.stack([pad(table[:-1].unflatten(0, tokens.shape), (0, 0, 0, 1)) for table in tables], dim=1)
+
+    def extend(
+        self,
+        memory: Tensor,
+        rank: Tensor,
+        content: tuple[Tensor, Tensor, Tensor],
+        cells: tuple[Tensor, Tensor],
+        which: Tensor | None = None,
+    ) -> Tensor:
+        """The logits (r, c, letters) of cells, prefixes and positions (r, c), that see what is in the memory of paths.
+
+        Content, tokens, places and steps (r, s), is entered first: of that, each sees those of a step before its own.
+        """
+        (token, place, step), (prefix, position), own = content, cells, self.structures
+        rows, s = torch.arange(len(rank), device=rank.device)[:, None], token.shape[1]
+        on = torch.zeros_like(rows) if which is None else which[:, None]
+        at = torch.cat([place.clamp(max=rank.shape[1] - 1), position], dim=1)  # (r, s + c)
+        near = own.neighbours[on, at]  # (r, s + c, k)
+        seen = rank[rows[..., None], near] < torch.cat([step, prefix], dim=1)[..., None]
+        index = torch.where(seen, near, rank.shape[1])
+        state = own.nodes[on, at]
+        for i, layer in enumerate(self.layers):
+            memory[rows, i, place] = layer.added(token, layer.moved(state[:, :s], own.unseen[on, i, at[:, :s]]))
+            memory[:, i, -1] = 0.0  # padding was entered there
+            state = layer.update(state, own.still[on, i, at], memory[rows[..., None], i, index])
+        return linear(state[:, s:], *self.head)
+
     def ask(
         self,
         tables: list[Tensor],
@@ -136,10 +168,18 @@ class _Layer:
     def table(self, tokens: Tensor, state: Tensor, unseen: Tensor, *, tied: bool) -> Tensor:
         """What each residue adds to a message once it is seen (r * n, d), then a row of zeros for those that are not;
         and, with ties, what it adds to those of its own step, who see its state alone (r * n, d)."""
-        added = embedding(tokens, self.token)
-        moved = torch.zeros_like(added) if self.first else linear(state, self.near) - unseen
-        table = pad((added if self.first else added + moved).flatten(0, 1), (0, 0, 0, 1))
+        moved = self.moved(state, unseen)
+        table = pad(self.added(tokens, moved).flatten(0, 1), (0, 0, 0, 1))
         return torch.cat([table, moved.flatten(0, 1)]) if tied else table
+
+    def moved(self, state: Tensor, unseen: Tensor) -> Tensor:
+        """What the decoded state of each residue adds to a message."""
+        return torch.zeros_like(unseen) if self.first else linear(state, self.near) - unseen
+
+    def added(self, tokens: Tensor, moved: Tensor) -> Tensor:
+        """What each residue adds to a message once it is seen."""
+        token = embedding(tokens, self.token)
+        return token if self.first else token + moved
 
     def update(self, state: Tensor, still: Tensor, added: Tensor) -> Tensor:
         """The states (..., d) after this layer, from what the messages (..., k, d) hold before their first GELU."""

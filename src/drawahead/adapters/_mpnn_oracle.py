@@ -12,6 +12,8 @@ from drawahead.adapters._mpnn_decoder import Decoder
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.validate import readable
 
+_TIMES = 4
+
 
 class BackboneOracle(TokenOracle):
     """Sequences for backbones. The model's answer depends on the order in which the known steps were decoded, so
@@ -70,6 +72,26 @@ class BackboneOracle(TokenOracle):
         logits, _ = self.decoder.decode(tokens, rank, seen, self.which)
         logits = logits.gather(1, position[..., None].expand(-1, -1, logits.shape[-1]))
         row = torch.arange(len(tokens), device=tokens.device)
+        return self._law(logits, row[:, None].expand_as(position), position)
+
+    @property
+    def recall_width(self) -> int:  # type: ignore[override]
+        """A round that goes on from what is kept decodes each step of its window two or three times: to enter it, to
+        ask about it, and to draft. A pass decodes every step once."""
+        return self.length // _TIMES
+
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        if self.decoder.structures.tied:
+            return {}
+        rank = self._ranked(rank)
+        return {"decoded": self.decoder.memory(tokens.clamp(min=0), rank, self.which), "rank": rank}
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        content, cells = (token, place, step), (prefix, position)
+        logits = self.decoder.extend(kept["decoded"], kept["rank"], content, cells, self.which)
+        row = torch.arange(len(token), device=token.device)
         return self._law(logits, row[:, None].expand_as(position), position)
 
     def _ranked(self, rank: Tensor) -> Tensor:

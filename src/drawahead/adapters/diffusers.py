@@ -17,7 +17,7 @@ from drawahead.adapters._diffusers_told import Rows, Told
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.schedules import Given, Plan
-from drawahead.validate import number
+from drawahead.validate import as_device, floating, instance, number
 
 __all__ = ["DrawaheadPipeline", "from_diffusers"]  # noqa: F822
 
@@ -82,9 +82,10 @@ def from_diffusers(
     Settings that cannot be followed exactly raise an InputError that names them.
     """
     network, scheduler = parts_of(model, scheduler)
+    _check_kinds(condition, unconditional, step_options, channels, image)
     weight = first_weight(network)
-    dtype = dtype or (torch.float32 if weight is None else weight.dtype)
-    device = torch.device(device or ("cpu" if weight is None else weight.device))
+    dtype = (torch.float32 if weight is None else weight.dtype) if dtype is None else floating("dtype", dtype)
+    device = as_device("device", ("cpu" if weight is None else weight.device) if device is None else device)
     labels = {} if class_labels is None else {"class_labels": as_labels(class_labels).to(device)}
     told, rows, guidance = _told(
         dict(condition or {}) | labels, unconditional, guidance_scale, guidance_rescale, device
@@ -116,6 +117,16 @@ def from_diffusers(
         device=device,
         condition=rows or None,
     )
+
+
+def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:
+    mappings = {"condition": condition, "unconditional": unconditional, "step_options": step_options}
+    for name, given in mappings.items():
+        if given is not None:
+            instance(name, given, Mapping, "a mapping of names to values")
+    for name, given in zip(("channels", "image"), tensors, strict=True):
+        if given is not None:
+            instance(name, given, Tensor, "a tensor (an array becomes one with torch.from_numpy)")
 
 
 def _started(plan: Plan) -> Plan:

@@ -16,9 +16,11 @@ from drawahead.adapters.diffusers_prompted import PromptedPipeline
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.samplers import Sampler
-from drawahead.validate import whole
+from drawahead.samplers.record import as_sampler
+from drawahead.validate import path, short, whole
 
 diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
+_FETCHED = ("cache_dir", "force_download", "proxies", "local_files_only", "token", "revision", "subfolder")
 _FEW = 50  # steps by default, as in the pipelines of diffusers; DDPM takes all
 
 
@@ -43,11 +45,37 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
 
     def __init__(self, unet: diffusers.UNet2DModel, scheduler: Any) -> None:
         super().__init__()
+        if not isinstance(unet, torch.nn.Module):
+            raise InputError(f"unet must be a network such as a UNet2DModel, not {type(unet).__name__}")
         self.register_modules(unet=unet, scheduler=scheduler)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, **options: Any) -> Any:
+        """As `DiffusionPipeline.from_pretrained`, of a UNet2DModel and a scheduler; other pipelines are refused before
+        their weights are read."""
+        name = str(path("pretrained_model_name_or_path", pretrained_model_name_or_path))
+        try:
+            found = cls.load_config(name, **{key: options[key] for key in _FETCHED if key in options})
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{name!r} cannot be loaded as a pipeline: {' '.join(str(error).split())}") from error
+        parts = {key: value[1] for key, value in found.items() if isinstance(value, list | tuple) and value[1]}
+        if set(parts) != {"unet", "scheduler"} or parts["unet"] != "UNet2DModel":
+            raise InputError(
+                f"{name!r} is a {found.get('_class_name')}, not a UNet2DModel with a scheduler: load it with "
+                "diffusers.DiffusionPipeline.from_pretrained(...), and give that to DrawaheadPipeline.from_pipe(...)"
+            )
+        return super().from_pretrained(name, **options)
 
     @classmethod
     def from_pipe(cls, pipeline: Any, **options: Any) -> Any:
         """The pipeline, drawing in parallel rounds; it shares all its parts with the one given."""
+        if isinstance(pipeline, PromptedPipeline):
+            return pipeline
+        if not isinstance(getattr(pipeline, "components", None), dict):
+            raise InputError(
+                "from_pipe takes a pipeline, as diffusers.DiffusionPipeline.from_pretrained(...) gives it, not "
+                f"{short(pipeline) if isinstance(pipeline, str) else type(pipeline).__name__}"
+            )
         parts = {name for name, part in pipeline.components.items() if part is not None}
         if parts == {"unet", "scheduler"}:
             return super().from_pipe(pipeline, **options)
@@ -69,7 +97,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         return_dict: bool = True,
         callback_on_step_end: Callback | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
     ) -> DrawaheadPipelineOutput | tuple[Any, Report]:
         """Draw `batch_size` images.
@@ -83,14 +111,18 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         callback_on_step_end: called as (pipeline, step, timestep, {"latents": ...}) after each round that brought the
             slowest image further; `step` is the last step that all images have finished. Steps finish in bunches, so
             most numbers are passed over; the last one never is. Latents are copies and cannot be replaced.
-        sampler: how to draw; `Auto()` by default.
+        sampler: how to draw, as an object or by its name; `Auto()` by default.
         max_batch_size: the most states the UNet is given at a time; rounds are split, not added.
         """
         batch_size = whole("batch_size", batch_size, 1)
         if output_type not in ("pil", "np", "pt"):
             raise InputError(f"output_type must be 'pil', 'np' or 'pt', not {output_type!r}")
         asked = Asked(
-            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
+            generator,
+            as_sampler(sampler),
+            max_batch_size,
+            callback_on_step_end,
+            tuple(callback_on_step_end_tensor_inputs),
         )
         chain = from_diffusers(
             self.unet,

@@ -18,10 +18,11 @@ from drawahead.adapters._diffusers_recipe import Conversion
 from drawahead.adapters._diffusers_schedulers import prepared
 from drawahead.adapters._diffusers_watching import NETWORKS, Watch
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.errors import InputError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.report import Report
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.schedules import Given
 
 
@@ -56,7 +57,7 @@ class PromptedPipeline:
         callback_on_step_end: Callback | None = None,
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
         return_dict: bool = True,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
         **named: Any,
     ) -> Any:
@@ -69,7 +70,11 @@ class PromptedPipeline:
         _check(self.pipe, named)
         generator = named.get("generator")
         asked = Asked(
-            generator, sampler, max_batch_size, callback_on_step_end, tuple(callback_on_step_end_tensor_inputs)
+            generator,
+            as_sampler(sampler),
+            max_batch_size,
+            callback_on_step_end,
+            tuple(callback_on_step_end_tensor_inputs),
         )
         reader, results = Reader(), list[Result]()
 
@@ -79,7 +84,12 @@ class PromptedPipeline:
             return torch.cat([results[-1].samples.to(loop.start)] * loop.copies)
 
         watch = Watch(self.pipe, lambda step: reader.hear(watch, step), draw)
-        output = watch.twin()(*arguments, return_dict=return_dict, **named)
+        try:
+            output = watch.twin()(*arguments, return_dict=return_dict, **named)
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            if results or isinstance(error, DrawaheadError):  # not its arguments are at fault, or that is said already
+                raise
+            raise InputError(f"{watch.kind} cannot be called like this: {error}") from error
         self.pipe.maybe_free_model_hooks()
         if not watch.done:
             raise InputError(f"the loop of {watch.kind} ends before its last timestep (denoising_end?): leave that out")

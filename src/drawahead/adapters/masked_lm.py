@@ -14,7 +14,7 @@ import inspect
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from drawahead.adapters._language import LanguageModel, LanguageOracle
 from drawahead.adapters._network import Network, activation_bytes
@@ -36,12 +36,30 @@ class MaskedLM(LanguageModel):
     def oracle(self, length: int, *, padded: bool = True) -> MaskedOracle:
         return MaskedOracle(self, length, padded)
 
+    def _suits(self, model: nn.Module) -> None:
+        if "perm_mask" in inspect.signature(model.forward).parameters:
+            raise InputError(f"model {type(model).__name__} is a permutation model: use PermutationLM")
+        if _is_causal(model):
+            raise InputError(
+                f"model {type(model).__name__} is causal: its answer for a token does not depend on the tokens after "
+                "it, so it cannot fill in blanks. Load a masked model, with AutoModelForMaskedLM.from_pretrained(...)"
+            )
+
     def _network(self) -> Network:
-        if "perm_mask" in inspect.signature(self.model.forward).parameters:
-            raise InputError(f"model {type(self.model).__name__} is a permutation model: use PermutationLM")
         ids = torch.tensor([[0, self.mask, 0], [self.mask, 0, self.mask]], device=self.device)
         with torch.no_grad():
             return Network(self.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+
+@torch.no_grad()
+def _is_causal(model: nn.Module) -> bool:
+    """Whether the last position hears of the first, but the first not of the last; tried on three short texts."""
+    ids = torch.tensor([[0, 0, 0], [0, 0, 1], [1, 0, 0]], device=next(model.parameters()).device)
+    try:
+        logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True).logits
+        return torch.equal(logits[0, 0], logits[1, 0]) and not torch.equal(logits[0, 2], logits[2, 2])
+    except Exception:  # any: it is the model's, and is told of where the model is asked in earnest
+        return False
 
 
 @final

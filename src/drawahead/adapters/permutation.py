@@ -43,16 +43,18 @@ class PermutationLM(LanguageModel):
     def oracle(self, length: int, *, padded: bool = True) -> PermutationOracle:
         return PermutationOracle(self, length, padded)
 
-    def _network(self) -> Network:
-        accepted = inspect.signature(self.model.forward).parameters
+    def _suits(self, model: nn.Module) -> None:
+        accepted = inspect.signature(model.forward).parameters
         if not {"perm_mask", "target_mapping"} <= set(accepted):
             raise InputError(
-                f"model {type(self.model).__name__} takes no perm_mask and target_mapping: PermutationLM is for XLNet "
+                f"model {type(model).__name__} takes no perm_mask and target_mapping: PermutationLM is for XLNet "
                 "and its kin; for a masked language model use MaskedLM"
             )
-        config = getattr(self.model, "config", None)
+        config = getattr(model, "config", None)
         if getattr(config, "attn_type", "bi") != "bi" or getattr(config, "bi_data", False):
             raise InputError("the model must attend both ways: config.attn_type 'bi', and config.bi_data False")
+
+    def _network(self) -> Network:
         ids = torch.tensor([[0, 0, self.mask], [0, self.mask, 0]], device=self.device)
         rank = torch.where(ids == self.mask, 0, -1)
         with torch.no_grad():

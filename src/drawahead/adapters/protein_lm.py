@@ -16,6 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from drawahead.adapters._language import check_tokenizer
 from drawahead.adapters.masked_lm import MaskedLM
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import Order, TokenChain
@@ -46,6 +47,7 @@ class ProteinLM:
         top_p: float | None = None,
         omit: str = "",
     ) -> None:
+        check_tokenizer(tokenizer)
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         missing = [letter for letter in AMINO_ACIDS if letter not in vocabulary]
         if missing:

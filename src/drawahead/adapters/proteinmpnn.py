@@ -34,7 +34,8 @@ from drawahead.models.oracles import HIDDEN
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
-from drawahead.validate import as_device, number, short
+from drawahead.samplers.record import as_sampler
+from drawahead.validate import as_device, floating, number, short, whole
 
 __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 
@@ -83,7 +84,9 @@ class ProteinMPNN(BackboneOracle):
     ) -> None:
         self.temperature = number("temperature", temperature, above=0)
         self.device = as_device("device", device)
-        network = (weights if isinstance(weights, Weights) else Weights.load(weights)).to(dtype, self.device)
+        network = (weights if isinstance(weights, Weights) else Weights.load(weights)).to(
+            floating("dtype", dtype), self.device
+        )
         self.structure = as_backbone(structure, ca_only=network.ca_only)
         self.groups = groups(self.structure, tied)
         self.steps = steps(len(self.structure), self.groups)
@@ -92,7 +95,7 @@ class ProteinMPNN(BackboneOracle):
         self.place = evidence_places(self.length, evidence_order)[None].to(self.device)
         if bool((self.steps.count != self.steps.count[0]).any()):
             self.rates = self.steps.count.double()
-        names = self.structure.chains
+        names, noise_seed = self.structure.chains, whole("noise_seed", noise_seed, 0, 2**63 - 1)
         noise = torch.randn(self.structure.coordinates.shape, generator=torch.Generator().manual_seed(noise_seed))
         moved = self.structure.coordinates + number("backbone_noise", backbone_noise, least=0) * noise
         graph = encode(
@@ -136,7 +139,7 @@ class ProteinMPNN(BackboneOracle):
         design_chains: Sequence[str] | None = None,
         redesign: int | str | Sequence[int | str] | None = None,
         order: Order = None,
-        sampler: Sampler | None = None,
+        sampler: Sampler | str | None = None,
         seed: int | None = None,
         first: int = 0,
         max_batch_size: int | None = None,
@@ -149,7 +152,7 @@ class ProteinMPNN(BackboneOracle):
             chain,
             num,
             first=first,
-            sampler=sampler or Coupled(),
+            sampler=as_sampler(sampler) or Coupled(),
             seed=seed_from(seed, None),
             max_batch_size=max_batch_size,
             progress=progress,

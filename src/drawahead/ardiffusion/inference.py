@@ -57,7 +57,7 @@ def sample(
     num_samples: int = 1,
     *,
     inner: Schedule | RTK = DEFAULT,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     seed: int | None = None,
     max_live: int = 1024,
 ) -> Result:

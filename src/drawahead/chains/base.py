@@ -21,6 +21,10 @@ def repeated(count: Tensor) -> Tensor:
     return torch.from_numpy(np.repeat(np.arange(len(count)), count.numpy()))
 
 
+NARROW = "laws are worked out in float32"
+"""What reports say of chains that do so."""
+
+
 @dataclass
 class Tally:
     """What the samplers of one run have done so far; the report is made from it."""
@@ -29,6 +33,10 @@ class Tally:
     drafted: int = 0
     accepted: int = 0
     candidates: int = 0
+    hurried: bool = False
+    """Whether drafts are to be taken as they are from now on."""
+    unverified: int = 0
+    """Steps that were committed so."""
 
 
 class Answer(Protocol):
@@ -95,9 +103,10 @@ class Paths(abc.ABC):
         """Whether asking about a whole path costs no more than asking about one step of it."""
         return False
 
-    def remember(self) -> None:  # noqa: B027
-        """Have the model keep what it can of these paths, where that saves work. Only for paths that are asked about a
-        guess in every round, and whose guesses are committed as they are, all but the last step."""
+    def remember(self, width: int) -> None:  # noqa: B027
+        """Have the model keep what it can of these paths, where that saves work in windows of `width` at most. Only for
+        paths that are asked about a guess in every round, and whose guesses are committed as they are, all but the last
+        step."""
 
     @property
     def remembers(self) -> bool:
@@ -137,6 +146,10 @@ class Paths(abc.ABC):
     @abc.abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """All that differs from sample to sample, by name, one row for each (rows, ...)."""
+
+    @abc.abstractmethod
+    def made_of(self, tensors: dict[str, Tensor]) -> Self:
+        """Paths made of these tensors, of which no row is taken to be finished."""
 
     @abc.abstractmethod
     def bound(self, tensors: dict[str, Tensor], model: Any) -> Self:
@@ -190,6 +203,20 @@ class Chain(abc.ABC):
             vars(self).update(vars(self.replace(**{name: value})))
         else:
             super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        if not self.__dict__.get("built"):  # a subclass that is not ready, or has no constructor of ours
+            return f"<{type(self).__name__}>"
+        return f"<{type(self).__name__}: {self.steps} steps, {self._drawn()}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_chain  # pages look at everything: they come last
+
+        return of_chain(self)
+
+    def _drawn(self) -> str:
+        """What it draws, in a word."""
+        return f"vectors of shape {tuple(getattr(self, 'shape', ()))}"
 
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""

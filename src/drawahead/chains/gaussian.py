@@ -8,6 +8,7 @@ directions that are dropped on the way to the state (`chains.subspace`).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, final
@@ -24,7 +25,7 @@ from drawahead.chains.subspace import Projection, Subspace
 from drawahead.chains.vectors import VectorChain, rows_of
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
-from drawahead.models.condition import Condition, Given, of_samples
+from drawahead.models.condition import Condition, Given, checked, of_samples
 from drawahead.models.denoisers import Denoiser, DenoisingTarget
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Schedule, StochasticLocalization
@@ -44,7 +45,8 @@ class GaussianChain(VectorChain):
 
     `record` lists numbers of steps after which to keep the state: samples then have shape
     (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
-    given and what samples come back as; laws are always worked out in float64.
+    given and what samples come back as; `law_dtype` what laws are worked out in: float64, or float32 on devices that
+    have no other (or where it is asked for, see docs/exact.md).
 
     `condition` tells the denoiser more about each sample: a tensor, or a dictionary of tensors, with a row for each
     sample or one for all. It is called as `denoiser(x, k, **rows)`, with the rows that belong to its states.
@@ -59,7 +61,7 @@ class GaussianChain(VectorChain):
     noun: ClassVar[str] = "denoiser"
     settings: ClassVar[frozenset[str]] = frozenset(
         {"denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition", "project"}
-        | {"around", "clean"}
+        | {"around", "clean", "law_dtype"}
     )
 
     def __init__(
@@ -77,6 +79,7 @@ class GaussianChain(VectorChain):
         project: Projection | None = None,
         around: Tensor | None = None,
         clean: bool = False,
+        law_dtype: torch.dtype | None = None,
     ) -> None:
         if isinstance(denoiser, DenoisingTarget):
             schedule = schedule or StochasticLocalization(512, denoiser.radius)
@@ -89,10 +92,10 @@ class GaussianChain(VectorChain):
         if not isinstance(schedule, Schedule):
             raise InputError(f"schedule must be a schedule such as DDPM(), not {short(schedule)}")
         plan = schedule.plan()
-        super().__init__(shape, record, dtype, device, plan.s == 0, condition)
+        super().__init__(shape, record, dtype, device, plan.s == 0, condition, law_dtype)
         self.denoiser = denoiser
         self.schedule = schedule
-        self.plan = plan.to(self.device)
+        self.plan = plan.to(self.device, self.law_dtype)
         signal = self.plan.signal[:-1]
         # No increment can change faster with the state than if the state told the data outright.
         steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
@@ -112,14 +115,14 @@ class GaussianChain(VectorChain):
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
         rows = len(samples)
-        stream = Stream.of_samples(seed, samples.to(self.device))
+        stream = Stream.of_samples(seed, samples.to(self.device), self.law_dtype)
         first = torch.zeros(rows, dtype=torch.int64, device=self.device)
         if self.start_state is not None:
             x = rows_of(self.start_state, samples)
         elif self.plan.start:
             x = stream.normal(Purpose.START, first, size=self.size) * self.plan.start
         else:
-            x = torch.zeros(rows, self.size, dtype=torch.float64, device=self.device)
+            x = torch.zeros(rows, self.size, dtype=self.law_dtype, device=self.device)
         x = self.projected(x if self.around is None else x + rows_of(self.around, samples))
         answers = math.prod(self.answer_shape)
         paths = GaussianPaths(
@@ -130,7 +133,7 @@ class GaussianChain(VectorChain):
             stream,
             tally,
             x,
-            torch.zeros(rows, len(self.record), self.size, dtype=torch.float64, device=self.device),
+            torch.zeros(rows, len(self.record), self.size, dtype=self.law_dtype, device=self.device),
             stream,
             of_samples(self.condition, samples),
             x.new_zeros(rows, answers) if self.looks_back else None,
@@ -215,9 +218,21 @@ class GaussianChain(VectorChain):
         own |= {"project": None if self.subspace is None else self.subspace.project, "clean": self.clean}
         own |= {"around": None if self.around is None else self.around.view(-1, *self.shape)}
         own |= {"known": known, "record": self.record, "dtype": self.dtype, "device": self.device}
-        chain = GaussianChain(**own | {"condition": self.condition} | changes)
-        if chain.schedule is self.schedule and chain.device == self.device:  # then captured rounds may serve both
+        own |= {"condition": self.condition, "law_dtype": self.law_dtype}
+        chain = GaussianChain(**own | changes)
+        same = chain.schedule is self.schedule and chain.law_dtype == self.law_dtype
+        if same and chain.device == self.device:  # then captured rounds may serve both
             vars(chain).update({name: vars(self)[name] for name in ("plan", "slopes", "_ahead")})
+        return chain
+
+    def for_samples(
+        self, *, start: Tensor | None = None, known: Tensor | None = None, condition: Condition = None
+    ) -> GaussianChain:
+        """The same chain for other samples: what `replace` gives for these, but nothing else is worked out anew."""
+        chain = copy.copy(self)
+        vars(chain)["start_state"] = None if start is None else self.entries("start", start)
+        vars(chain)["known"] = None if known is None else self.entries("known", known)
+        vars(chain)["condition"] = checked(condition, self.device)
         return chain
 
     @property

@@ -110,7 +110,7 @@ def predictions(chain: VectorChain, state: Tensor, step: Tensor, given: Given) -
     expected = (len(step), *chain.answer_shape)
     if not isinstance(prediction, Tensor) or prediction.shape != expected:
         raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))
-    return chain.adjust(prediction.reshape(len(step), -1).to(torch.float64, copy=True))
+    return chain.adjust(prediction.reshape(len(step), -1).to(chain.law_dtype, copy=True))
 
 
 def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], expected: tuple[int, ...]) -> str:

@@ -8,7 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.models.oracles import TokenOracle
+from drawahead.models.condition import Given
+from drawahead.models.oracles import TokenOracle, told
 
 KEPT = "kept "
 """How the tensors of a memory are named among those of its paths."""
@@ -25,13 +26,15 @@ class Memory:
     steps: Tensor  # (rows,) how many of each path's first steps are in it
 
     @staticmethod
-    def of(oracle: TokenOracle, tokens: Tensor, rank: Tensor) -> Memory | None:
-        """Of fresh paths (rows, n); None where the oracle keeps nothing, or so much that it would not fit."""
-        one = oracle.remember(tokens[:1], rank[:1])
+    def of(oracle: TokenOracle, given: Given, tokens: Tensor, rank: Tensor) -> Memory | None:
+        """Of fresh paths (rows, n), with the rows of a condition; None where the oracle keeps nothing, or so much that
+        it would not fit."""
+        first = {name: table[:1] for name, table in given.items()}
+        one = told(oracle, first).remember(tokens[:1], rank[:1])
         size = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
         if not one or size * len(tokens) > _room(tokens.device):
             return None
-        kept = oracle.remember(tokens, rank) if len(tokens) > 1 else one
+        kept = told(oracle, given).remember(tokens, rank) if len(tokens) > 1 else one
         return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))
 
     def rows(self, start: int, stop: int) -> Memory:

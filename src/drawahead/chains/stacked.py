@@ -67,7 +67,7 @@ class StackedChain(VectorChain):
             raise InputError(f"an oracle must be a callable, not {type(oracle).__name__}")
         if not isinstance(plan, StackedPlan):
             raise InputError(f"plan must be a StackedPlan, not {type(plan).__name__}")
-        super().__init__(shape, record, dtype, device, plan.is_deterministic, condition)
+        super().__init__(shape, record, dtype, device, plan.is_deterministic, condition, torch.float64)
         self.oracle = oracle
         self.plan = plan = plan.to(self.device)
         n, c = self.steps, plan.lanes

@@ -15,7 +15,7 @@ from drawahead.engine.threads import Query, Thread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
 from drawahead.models.condition import Given, of_rows
-from drawahead.models.oracles import TokenOracle, reveal
+from drawahead.models.oracles import TokenOracle, reveal, told
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -40,6 +40,7 @@ class TokenQuery(Query):
     reach: Tensor  # (m,)
     given: Given = field(default_factory=dict)  # the condition, a row for each path
     memory: tuple[Memory, ...] = ()  # of all paths, one part after another; or of none
+    dtype: torch.dtype = torch.float64  # of the laws
 
     def __len__(self) -> int:
         return len(self.tokens) if self.oracle.one_pass else len(self.row)
@@ -155,15 +156,17 @@ class TokenQuery(Query):
             raise AnswerError(
                 f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
             )
-        total = rows.to(torch.float64).logsumexp(-1)
-        bad = ~(total.abs() <= tolerance(rows.dtype))
+        within = tolerance(rows.dtype)
+        rows = rows.to(self.dtype)
+        total = rows.logsumexp(-1)
+        bad = ~(total.abs() <= max(within, tolerance(self.dtype)))
         if bool(bad.any()):
             c = int(bad.nonzero()[0, 0])
             raise AnswerError(
                 f"the oracle's row for sample {int(self.sample[int(row[c])])}, step {int(prefix[c])}, position "
                 f"{int(position[c])} is not a law: {_complaint(rows[c])}"
             )
-        return rows.to(torch.float64) - total[:, None]
+        return rows - total[:, None]
 
     def take(self, start: int, stop: int) -> Self:
         if self.oracle.one_pass:
@@ -198,11 +201,6 @@ class TokenQuery(Query):
     def answer(self, cells: Tensor) -> TokenAnswer:
         count = torch.bincount(self.row, minlength=len(self.tokens))
         return TokenAnswer(self, cells, count, count.cumsum(0) - count)
-
-
-def told(oracle: TokenOracle, given: Given) -> TokenOracle:
-    """The oracle, told the rows of a condition."""
-    return oracle.conditioned(**given) if given else oracle
 
 
 def _complaint(row: Tensor) -> str:
@@ -291,6 +289,7 @@ class Along:
     window: int
     given: Given  # the condition, a row for each path
     kept: dict[str, Tensor]  # what the oracle keeps of them
+    dtype: torch.dtype  # of the laws
 
     def query_model(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         """See `Paths.query_model`."""
@@ -337,8 +336,8 @@ class Along:
             raise AnswerError(
                 f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
             )
-        within = tolerance(rows.dtype)
-        rows = rows.view(*place.shape, oracle.vocab_size).to(torch.float64)
+        within = max(tolerance(rows.dtype), tolerance(self.dtype))
+        rows = rows.view(*place.shape, oracle.vocab_size).to(self.dtype)
         total = rows.exp().sum(-1, keepdim=True).log()  # of log-probabilities, or not within bounds anyway
         return rows - total, (total.abs() <= within).all().view(1)
 

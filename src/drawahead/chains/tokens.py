@@ -10,16 +10,16 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Chain, Paths, Tally, repeated
+from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
 from drawahead.chains.memory import KEPT, Memory
-from drawahead.chains.token_queries import Along, TokenQuery, TokenTable, told
+from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
 from drawahead.models.compiled import CompiledOracle, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
 from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
-from drawahead.validate import short, whole
+from drawahead.validate import law_precision, short, whole
 
 
 @final
@@ -47,16 +47,18 @@ class TokenPaths(Paths):
     def one_pass(self) -> bool:
         return self.oracle.one_pass and not self.oracle.rereads
 
-    def remember(self) -> None:
-        if self.one_pass and len(self):
-            self.memory = Memory.of(told(self.oracle, self.given), self.tokens, self.rank)
+    def remember(self, width: int) -> None:
+        most = self.oracle.recall_width
+        if self.one_pass and len(self) and (most is None or width <= most):
+            self.memory = Memory.of(self.oracle, self.given, self.tokens, self.rank)
 
     @property
     def remembers(self) -> bool:
         return self.memory is not None
 
     def no_draft(self) -> Categorical:
-        return Categorical(torch.zeros(len(self), 0, self.oracle.vocab_size, dtype=torch.float64, device=self.device))
+        shape = len(self), 0, self.oracle.vocab_size
+        return Categorical(torch.zeros(shape, dtype=self.stream.dtype, device=self.device))
 
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> TokenQuery:
         row = repeated(count)
@@ -65,15 +67,15 @@ class TokenPaths(Paths):
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
         tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
         memory = () if self.memory is None else (self.memory,)
-        return TokenQuery(
-            self.oracle, self.sample, tokens, self.order, self.rank, row, prefix, reaches, self.given, memory
-        )
+        path, asked = (self.sample, tokens, self.order, self.rank), (row, prefix, reaches)
+        return TokenQuery(self.oracle, *path, *asked, self.given, memory, self.stream.dtype)
 
     def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
         tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
         ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
         kept = {} if self.memory is None else self.memory.kept
-        asked = Along(tokens, self.order, self.rank, self.position, self.length, ends, guess.shape[1], self.given, kept)
+        path = (tokens, self.order, self.rank, self.position, self.length, ends)
+        asked = Along(*path, guess.shape[1], self.given, kept, self.stream.dtype)
         return asked.query_model(self.oracle, beyond, last_only)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -83,8 +85,12 @@ class TokenPaths(Paths):
         return own | {f"{KEPT}{name}": table for name, table in (self.memory.kept if self.memory else {}).items()}
 
     def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
-        paths = copy.copy(self)
+        paths = self.made_of(tensors)
         paths.oracle = model
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> TokenPaths:
+        paths = copy.copy(self)
         given, kept = (
             {name.removeprefix(prefix): table for name, table in tensors.items() if name.startswith(prefix)}
             for prefix in (GIVEN, KEPT)
@@ -92,7 +98,7 @@ class TokenPaths(Paths):
         paths.given, paths.memory = given, Memory(kept, self.position) if kept else None
         for name, tensor in tensors.items():
             if not name.startswith((GIVEN, KEPT)):
-                setattr(paths, name, Stream(tensor) if name == "stream" else tensor)
+                setattr(paths, name, Stream(tensor, self.stream.dtype) if name == "stream" else tensor)
         return paths
 
     def _filled(self, values: Tensor, count: Tensor) -> Tensor:
@@ -151,9 +157,12 @@ class TokenChain(Chain):
 
     `numbers` are those by which each sample's noise is found (num_samples,), if not its own: so that a sample does not
     depend on which others a chain holds.
+
+    `law_dtype` is what laws are worked out in and noise is drawn in: float64, or float32 on devices that have no other
+    (or where it is asked for, see docs/exact.md).
     """
 
-    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition", "numbers"})
+    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition", "numbers", "law_dtype"})
 
     def __init__(
         self,
@@ -165,6 +174,7 @@ class TokenChain(Chain):
         evidence: Any = None,
         condition: Condition = None,
         numbers: Tensor | None = None,
+        law_dtype: torch.dtype | None = None,
     ) -> None:
         if not isinstance(oracle, TokenOracle):
             if not callable(oracle):
@@ -181,6 +191,7 @@ class TokenChain(Chain):
         if oracle.length < 1:
             raise InputError("the oracle's length must be at least 1: an empty sequence has nothing to draw")
         self.oracle = oracle
+        self.law_dtype = law_precision(law_dtype, oracle.device)
         self.order = self._checked_order(order)
         self.evidence = None if evidence is None else self._checked_evidence(evidence)
         if numbers is not None and (
@@ -193,12 +204,16 @@ class TokenChain(Chain):
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
         self.built = True
 
+    def _drawn(self) -> str:
+        return repr(self.oracle)
+
     def compiled(self) -> TokenChain:
         return self.replace(oracle=CompiledOracle(self.oracle))
 
     @property
     def note(self) -> str:
-        return described(self.oracle.parts) if isinstance(self.oracle, CompiledOracle) else ""
+        words = [described(self.oracle.parts)] if isinstance(self.oracle, CompiledOracle) else []
+        return "; ".join(words + ([] if self.law_dtype == torch.float64 else [NARROW]))
 
     @property
     def steps(self) -> int:
@@ -222,32 +237,24 @@ class TokenChain(Chain):
         return 8 * self.oracle.vocab_size
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
-        n, device = self.oracle.length, self.oracle.device
-        rows = len(samples)
-        stream = Stream.of_samples(seed, (samples if self.numbers is None else self.numbers[samples]).to(device))
-        if self.order is None:
-            key = stream.uniform(Purpose.ORDER, torch.arange(n, device=device).expand(rows, n))
-            rates = self.oracle_of(samples).order_rates
-            if rates is not None:
-                key = -torch.log1p(-key) / rates.to(device)  # waiting times: a position of twice the rate waits half
-        elif isinstance(self.order, str):
-            shift = stream.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=device))
-            key = (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=device)) % 1.0
-        else:
-            order = self.order if self.order.dim() == 1 else self.order[samples]
-            key = order.argsort(-1).expand(rows, n).to(device, torch.float64)
-        tokens = torch.zeros(rows, n, dtype=torch.int64, device=device)
+        n, rows = self.oracle.length, len(samples)
+        numbers = samples if self.numbers is None else self.numbers[samples]
+        stream = Stream.of_samples(seed, numbers.to(self.device), self.law_dtype)
+        key = self._order_keys(stream, samples)
+        home = key.device
+        tokens = torch.zeros(rows, n, dtype=torch.int64, device=home)
         length = torch.full((rows,), n)
         if self.evidence is not None:
             evidence = (self.evidence if self.evidence.dim() == 1 else self.evidence[samples]).expand(rows, n)
             length = (evidence == HIDDEN).sum(-1)
-            evidence = evidence.to(device)
+            evidence = evidence.to(home)
             known = evidence != HIDDEN
             tokens = torch.where(known, evidence, 0)
             key = torch.where(known, torch.inf, key)
         order = key.argsort(dim=-1, stable=True)
-        rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=device).expand(rows, n))
-        rank = torch.where(rank < length.to(device)[:, None], rank, -1)
+        rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=home).expand(rows, n))
+        rank = torch.where(rank < length.to(home)[:, None], rank, -1)
+        tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         return TokenPaths(
             self.oracle,
             samples,
@@ -261,8 +268,24 @@ class TokenChain(Chain):
             of_samples(self.condition, samples),
         )
 
+    def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
+        """Numbers whose order is that of the positions (rows, n), in float64: two must hardly ever be equal."""
+        n, rows = self.oracle.length, len(samples)
+        home = self.device if self.device.type in ("cpu", "cuda") else torch.device("cpu")
+        source = Stream(stream.keys.to(home))
+        if self.order is None:
+            key = source.uniform(Purpose.ORDER, torch.arange(n, device=home).expand(rows, n))
+            rates = self.oracle_of(samples).order_rates
+            # Waiting times: a position of twice the rate waits half as long.
+            return key if rates is None else -torch.log1p(-key) / rates.to(home)
+        if isinstance(self.order, str):
+            shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
+            return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
+        order = self.order if self.order.dim() == 1 else self.order[samples]
+        return order.argsort(-1).expand(rows, n).to(home, torch.float64)
+
     def captured_parts(self) -> dict[str, Any]:
-        return {"oracle": self.oracle}  # orders and evidence are the samples' own
+        return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own
 
     def oracle_of(self, samples: Tensor) -> TokenOracle:
         """The oracle for one sequence of each of these samples (m,)."""
@@ -271,6 +294,7 @@ class TokenChain(Chain):
     def replace(self, **changes: Any) -> TokenChain:
         """The same chain, but for these arguments of the constructor."""
         own: dict[str, Any] = {"oracle": self.oracle, "order": self.order, "evidence": self.evidence}
+        own |= {"law_dtype": self.law_dtype}
         return TokenChain(**own | {"condition": self.condition, "numbers": self.numbers} | changes)
 
     def check(self, num_samples: int) -> None:
@@ -278,7 +302,10 @@ class TokenChain(Chain):
         for name in ("order", "evidence", "numbers"):
             given = getattr(self, name)
             if isinstance(given, Tensor) and (given.dim() == 2 or name == "numbers") and len(given) < num_samples:
-                raise InputError(f"{name} has {len(given)} rows, but {num_samples} samples are asked for")
+                raise InputError(
+                    f"{name} has {len(given)} rows, but {num_samples} samples are asked for: give one for each sample, "
+                    "the same again to draw several of it"
+                )
 
     def empty(self, num_samples: int) -> Tensor:
         return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.aside import NOTHING, Aside
-from drawahead.chains.base import Chain, Paths, Tally, repeated
+from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
 from drawahead.models.compiled import Compiled, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.randomness import Stream
-from drawahead.validate import as_device, as_float64, as_shape, floating, wholes
+from drawahead.validate import as_device, as_float64, as_shape, floating, law_precision, wholes
 
 
 class VectorChain(Chain):
@@ -44,11 +44,13 @@ class VectorChain(Chain):
         device: torch.device | str,
         deterministic: Tensor,
         condition: Condition,
+        law_dtype: torch.dtype | None,
     ) -> None:
         """`deterministic` (N,) says which steps have no noise."""
         self.shape = as_shape("shape", shape)
         self.dtype = torch.float32 if dtype is None else floating("dtype", dtype)
         self._device = as_device("device", device)
+        self.law_dtype = law_precision(law_dtype, self._device)
         self.condition = checked(condition, self._device)
         self._steps = len(deterministic)
         self.record = wholes("record", record)
@@ -69,6 +71,10 @@ class VectorChain(Chain):
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def _wide(self) -> bool:
+        return self.law_dtype == torch.float64
 
     @property
     def row_bytes(self) -> int:
@@ -115,7 +121,8 @@ class VectorChain(Chain):
     @property
     def note(self) -> str:
         model = getattr(self, self.noun)
-        return described([model]) if isinstance(model, Compiled) else ""
+        words = [described([model])] if isinstance(model, Compiled) else []
+        return "; ".join(words + ([] if self._wide else [NARROW]))
 
     def next_deterministic(self, device: torch.device) -> Tensor:
         """By step (N + 1,): the first deterministic step at or after it; N if there is none."""
@@ -163,9 +170,10 @@ class VectorChain(Chain):
 
     def entries(self, name: str, value: Tensor) -> Tensor:
         """One state, or one for every sample, flat and on the device (1 or num_samples, ...)."""
-        given, shape = as_float64(name, value, self.device), self.state_shape
+        given, shape = as_float64(name, value, self.device if self._wide else "cpu"), self.state_shape
         if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
             raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {given.shape}")
+        given = given if self._wide else given.to(self.device, self.law_dtype)
         return given.reshape(-1, math.prod(shape))
 
 
@@ -212,7 +220,7 @@ class VectorPaths(Paths):
 
     def no_draft(self) -> Gaussian:
         size = math.prod(self.chain.answer_shape)
-        nothing = torch.zeros(len(self), 0, size, dtype=torch.float64, device=self.device)
+        nothing = torch.zeros(len(self), 0, size, dtype=self.chain.law_dtype, device=self.device)
         return self.chain.law(nothing, self.steps(0), NOTHING).without_thin()
 
     @property
@@ -277,12 +285,18 @@ class VectorPaths(Paths):
         return own | {f"{GIVEN}{name}": table for name, table in self.given.items()}
 
     def bound(self, tensors: dict[str, Tensor], model: VectorChain) -> Self:
+        paths = self.made_of(tensors)
+        paths.chain, paths.blocked = model, True
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> Self:
         paths = copy.copy(self)
-        paths.chain, paths.blocked, paths.followed, paths.answer = model, True, None, None
+        paths.followed, paths.answer = None, None
         paths.given = {name.removeprefix(GIVEN): table for name, table in tensors.items() if name.startswith(GIVEN)}
         for name, tensor in tensors.items():
             if not name.startswith(GIVEN):
-                setattr(paths, name, Stream(tensor) if name in ("stream", "copies") else tensor)
+                streams = name in ("stream", "copies")
+                setattr(paths, name, Stream(tensor, self.stream.dtype) if streams else tensor)
         return paths
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:

@@ -1,4 +1,7 @@
-"""The commands, and what becomes of failures: one line on stderr and an exit status."""
+"""The commands, and what becomes of failures: one line on stderr and an exit status.
+
+Nothing here and in the files of the commands imports torch before a command runs: help and the version come at once.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,41 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import drawahead
-from drawahead.cli import lists, options, tables
+from drawahead.cli import options
 from drawahead.cli.compare import compare
-from drawahead.cli.demo import run as run_demo
 from drawahead.cli.design import design
+from drawahead.cli.explain import explain
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail
+from drawahead.cli.folders import check, export, status
+from drawahead.cli.plain import PlainCommand, PlainGroup
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
+from drawahead.cli.timing import time
 from drawahead.cli.verify import verify
 from drawahead.errors import DrawaheadError
 
 app = typer.Typer(
     help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
     epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
+    cls=PlainGroup,
+    context_settings={"token_normalize_func": str.lower},
     pretty_exceptions_enable=False,
 )
-DRAW, CHECK, LOOK = "Draw", "Check and measure", "Look up"
+FIRST = """\
+drawahead draws exact samples from masked and diffusion models, in few rounds.
+
+  drawahead demo                          texts, clothes, a tiling; pictures
+  drawahead sample text --prompt "We ___" fill in blanks with a shipped network
+  drawahead sample aztec --out aztec.png  a random tiling, as a picture
+  drawahead verify file.py:model          is it safe to draw from my model?
+  drawahead targets                       everything that can be drawn by name
+
+All commands: drawahead --help. One of them: drawahead sample --help.
+"""
+"""What `drawahead` alone says."""
+DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
 
 
 def _version(wanted: bool) -> None:
@@ -51,6 +70,10 @@ def drawahead_(
 
 def targets(json: options.Json = False) -> None:
     """List what can be drawn from: the shipped networks, and laws with exact oracles to try samplers on."""
+    from rich.console import Console
+
+    from drawahead.cli import lists, tables
+
     if json:
         typer.echo(json_format.dumps({"targets": lists.targets()}))
         return
@@ -62,6 +85,10 @@ def targets(json: options.Json = False) -> None:
 
 def samplers(json: options.Json = False) -> None:
     """List the samplers, with what each one guarantees."""
+    from rich.console import Console
+
+    from drawahead.cli import lists, tables
+
     if json:
         typer.echo(json_format.dumps({"samplers": lists.samplers()}))
     else:
@@ -70,6 +97,10 @@ def samplers(json: options.Json = False) -> None:
 
 def models(json: options.Json = False) -> None:
     """List the shipped networks and the adapters for other libraries, with what each needs."""
+    from rich.console import Console
+
+    from drawahead.cli import lists, tables
+
     if json:
         typer.echo(json_format.dumps({"models": lists.models()}))
     else:
@@ -77,29 +108,35 @@ def models(json: options.Json = False) -> None:
 
 
 def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Draw texts and clothes with the shipped networks, compare the samplers, write pictures."""
+    """Draw texts, clothes and a tiling, show how few rounds they took, and write pictures."""
+    from rich.console import Console
+
+    from drawahead.cli.demo import run as run_demo
+
     shown = run_demo(out, Console(quiet=quiet or json), quiet=quiet or json)
     if json:
         typer.echo(json_format.dumps(shown))
 
 
-app.command(rich_help_panel=DRAW)(sample)
-app.command(rich_help_panel=DRAW)(design)
-app.command(rich_help_panel=DRAW)(report)
-app.command(rich_help_panel=DRAW)(demo)
-app.command(rich_help_panel=CHECK)(compare)
-app.command(rich_help_panel=CHECK)(verify)
-app.command(rich_help_panel=LOOK)(targets)
-app.command(rich_help_panel=LOOK)(samplers)
-app.command(rich_help_panel=LOOK)(models)
+for panel, commands in (
+    (DRAW, (sample, design, report, demo)),
+    (JOBS, (status, check, export)),
+    (CHECK, (compare, verify, time)),
+    (LOOK, (targets, samplers, models, explain)),
+):
+    for command in commands:
+        app.command(cls=PlainCommand, rich_help_panel=panel)(command)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments. -> the exit status."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
+    if not arguments and "_DRAWAHEAD_COMPLETE" not in os.environ:
+        typer.echo(FIRST, nl=False)
+        return 0
     try:
-        status = int(app(list(arguments) or ["--help"], prog_name="drawahead", standalone_mode=False) or 0)
+        status = int(app(list(arguments), prog_name="drawahead", standalone_mode=False) or 0)
         return fail("interrupted", status) if status == INTERRUPTED else status
     except typer.TyperException as error:
         return fail(error.format_message(), error.exit_code)

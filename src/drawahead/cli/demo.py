@@ -1,33 +1,33 @@
-"""The first minute with drawahead: texts and clothes from the shipped networks, the comparison, pictures."""
+"""The first minute with drawahead: texts, clothes and a tiling, the rounds they took, and pictures."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from rich.console import Console
 
 from drawahead import plots
-from drawahead.cli.budget import sample_within
-from drawahead.cli.compare import rows_of, table_of
+from drawahead.cli import tables
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching
 from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
-from drawahead.sample import Result, as_chain, sample
-from drawahead.samplers import SAMPLERS
-from drawahead.samplers import named as sampler_named
-from drawahead.targets import Ising
+from drawahead.sample import Result, sample
+from drawahead.samplers import Sequential
 from drawahead.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 _WHY = ", for there is no GPU here"
-SECONDS = 20.0  # the recursion has a heavy tail; the picture says so if it is cut
+TILED = 24  # the order of the tiling: large enough to see the frozen corners
+_NEXT = """On a GPU a round of many questions takes little longer than a round of one: there rounds are seconds.
+Next: drawahead sample text --prompt "...", or a model of your own: drawahead verify file.py:model"""
 
 
 def run(folder: Path, console: Console, *, quiet: bool = False) -> dict[str, Any]:
-    """Draw with the shipped networks, compare the samplers; write `fashion.png` and `demo.png` into `folder`.
+    """Draw with the shipped networks and a tiling; write `fashion.png`, `aztec.png` and `demo.png` into `folder`.
 
     -> what was drawn and written, as plain values."""
     plots.check()
@@ -35,7 +35,8 @@ def run(folder: Path, console: Console, *, quiet: bool = False) -> dict[str, Any
     demo = _Demo(console, quiet)
     demo.texts()
     demo.clothes(folder / "fashion.png")
-    demo.samplers(folder / "demo.png")
+    demo.tiling(folder / "aztec.png")
+    demo.one_by_one(folder / "demo.png")
     return demo.found
 
 
@@ -45,7 +46,9 @@ class _Demo:
 
     def __init__(self, console: Console, quiet: bool) -> None:
         self.console, self.quiet = console, quiet
-        self.found: dict[str, Any] = {"files": [], "texts": [], "reports": [], "comparison": []}
+        self.found: dict[str, Any] = {"files": [], "texts": [], "reports": [], "rounds": []}
+        self.drawn: list[tuple[str, Report]] = []
+        self.first: Result
 
     def texts(self) -> None:
         """Two texts and a prompt filled in."""
@@ -53,34 +56,63 @@ class _Demo:
             "Two texts of 256 characters",
             f"temperature {TEMPERATURE}; one by one each would take 256 rounds of the network",
         )
-        self._show(named("text", TargetOptions()), 2)
+        self.first = self._show(named("text", TargetOptions()), 2, "a text of 256 characters")
         self._title("Blanks filled in", "what is drawn stands out")
         self.console.print(f"{PROMPT}\n", style="dim", highlight=False)
-        self._show(named("text", TargetOptions(prompt=PROMPT)), 3)
+        self._show(named("text", TargetOptions(prompt=PROMPT)), 3, f"{PROMPT.count('_')} blanks")
 
     def clothes(self, path: Path) -> None:
         """A row of clothes."""
         subject = named("fashion", TargetOptions())
         self._title("Clothes", f"{subject.chain.steps} of the network's 1000 steps" + _WHY * bool(subject.remark))
-        result = self._show(subject, 6)
+        result = self._show(subject, 6, "an image of clothes")
         plots.images(result.samples, path)
         self._wrote(path, "clothes")
 
-    def samplers(self, path: Path) -> None:
-        """Every sampler on a law that is known exactly."""
-        self._title("Every sampler on one law", "the Ising model on a 4x4 grid, coupling 0.4")
-        chain = as_chain(Ising.grid(4, 4, coupling=0.4))
-        with watching(self.quiet) as watch:
-            rows = list(rows_of(chain, 1000, 0, watch))
-        self.found["comparison"] = [row.to_dict() for row in rows]
-        self.console.print(table_of(rows, f"{chain.steps} steps a sample", self.console.width))
-        plots.progress(self._one_sample_each(), path, title="One sample of the 8x8 Ising model, round by round")
-        self._wrote(path, "one sample of the 8x8 grid, round by round")
+    def tiling(self, path: Path) -> None:
+        """A tiling drawn from both ends of many cuts at once."""
+        subject = named("aztec", TargetOptions(size=TILED))
+        self._title("A random tiling", f"the Aztec diamond of order {TILED}, every tiling as likely as any other")
+        result = self._show(subject, 1, f"a tiling of {subject.chain.steps} squares")
+        subject.view.draw(result.samples, path)
+        self._wrote(path, "the tiling; its corners are frozen, its middle is not")
 
-    def _show(self, subject: Subject, num: int) -> Result:
+    def one_by_one(self, path: Path) -> None:
+        """The first text once more, as everyone else draws it; and what all of it took."""
+        self._title("The first text again", "one character at a time, the usual way")
+        chain = named("text", TargetOptions()).chain
         with watching(self.quiet) as watch:
-            result = sample(subject.chain, num, seed=0, on_round=watch.sampling(subject.name, num))
+            usual = sample(chain, 1, sampler=Sequential(), seed=0, on_round=watch.sampling("one by one", 1))
+        same = torch.equal(usual.samples[0], self.first.samples[0])
+        words = "the same text, character for character" if same else "another text: rounding decided a character"
+        rounds = self.first.report.sample_rounds[0]
+        self.console.print(f"{words}, after {usual.report.rounds} rounds instead of {rounds}\n", highlight=False)
+        reports = {"sequential": usual.report, "coupled": self.first.report}
+        plots.progress(reports, path, title="One text, round by round")
+        self._wrote(path, "how much of the text was settled after each round")
+        self._rounds()
+
+    def _rounds(self) -> None:
+        """The end: rounds, beside one by one."""
+        table = tables.titled("Rounds: model calls that wait for the one before", "what", padding=3)
+        for heading in ("one by one", "drawahead", "fewer"):
+            table.add_column(heading, justify="right")
+        for what, report in self.drawn:
+            few = report.mean_rounds
+            self.found["rounds"].append({"what": what, "one_by_one": report.steps, "drawahead": few})
+            if few < report.steps:
+                table.add_row(what, str(report.steps), f"{few:.1f}", f"{report.steps / few:.0f}x")
+            else:
+                table.caption = f"{what}: one by one, which `Auto` found to be faster on this machine"
+        self.console.print(table)
+        self.console.print(f"\n{_NEXT}", highlight=False)
+
+    def _show(self, subject: Subject, num: int, what: str) -> Result:
+        with watching(self.quiet) as watch:
+            on_round = watch.sampling(subject.name, num)
+            result = sample(subject.chain, num, sampler=subject.sampler, seed=0, on_round=on_round)
         self.found["reports"].append({"target": subject.name, **result.report.totals()})
+        self.drawn.append((what, result.report))
         if isinstance(subject.view, Texts):
             self.found["texts"] += subject.view.plain(result.samples)
         self.console.print(subject.view.terminal(result, self.console), highlight=False)
@@ -93,12 +125,3 @@ class _Demo:
     def _wrote(self, path: Path, what: str) -> None:
         self.found["files"].append(str(path))
         self.console.print(f"wrote {path}: {what}\n", highlight=False)
-
-    def _one_sample_each(self) -> dict[str, Report]:
-        """The same sample number drawn by every sampler, on a grid large enough to tell them apart."""
-        oracle, reports = Ising.grid(8, 8, coupling=0.4), {}
-        with watching(self.quiet) as watch:
-            for name in SAMPLERS:
-                chosen, on_round = sampler_named(name), watch.sampling(name, 1)
-                reports[name] = sample_within(SECONDS, oracle, 1, sampler=chosen, seed=0, on_round=on_round)[0].report
-        return reports

@@ -151,6 +151,16 @@ Unconditional = Annotated[
         rich_help_panel=WRITTEN,
     ),
 ]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        metavar="ray[:N]",
+        help="Design on a Ray cluster, with N workers that each hold the model.",
+        show_default="none; ray: as many as there is room for",
+        rich_help_panel=HOW,
+    ),
+]
 Resume = Annotated[
     bool,
     typer.Option(

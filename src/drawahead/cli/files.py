@@ -48,6 +48,7 @@ def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
         "numbers": result.numbers.tolist(),
         "samples": subject.view.plain(result.samples),
         "report": result.report.to_dict(),
+        "setup_seconds": subject.setup_seconds,
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, final
 
+from drawahead.cli.counting import COUNTED
 from drawahead.cli.shipped import SHIPPED, TILINGS
 from drawahead.samplers import SAMPLERS, Auto
 from drawahead.samplers import Sampler as SamplerBase
@@ -42,6 +43,8 @@ ADAPTERS = tuple(
         ("ProteinLM", "masked models of protein sequences: ESM-2", "transformers", "transformers", _YOURS),
         ("from_diffusers", "a network and a scheduler of diffusers", "diffusers", "diffusers", _YOURS),
         ("DrawaheadPipeline", "pipelines of diffusers that draw images", "diffusers", "diffusers", _YOURS),
+        ("policy", "diffusion policies, drawn by a copy", "diffusers", "diffusers", "your policy's"),
+        ("accelerate", "diffusion policies, changed in place", "diffusers", "diffusers", "your policy's"),
         ("ProteinMPNN", "protein sequences for a backbone", "torch", "proteins", "the published files, as they are"),
     )
 )
@@ -88,4 +91,6 @@ def targets() -> list[dict[str, Any]]:
         add(name, "vectors", chain.summary, chain.default_size, ("size",))
     for name, (_, size, summary) in TILINGS.items():
         add(name, "tiling", summary, size, ("size",))
+    for name, counted in COUNTED.items():
+        add(name, "counting", counted.summary, None, counted.options)
     return found

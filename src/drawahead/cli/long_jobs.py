@@ -12,11 +12,14 @@ import typer
 
 from drawahead import jobs
 from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.names import named
+from drawahead.cli.names import setup
 from drawahead.cli.shipped import SHIPPED, TargetOptions
+from drawahead.cli.workers import planned
 from drawahead.errors import JobError
-from drawahead.jobs import Job
+from drawahead.jobs import Job, RayWorkers
+from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
+from drawahead.words import counted
 
 
 @final
@@ -31,6 +34,7 @@ class JobOptions:
     shard_size: int | None
     resume: bool
     any_version: bool
+    workers: RayWorkers | None
 
 
 def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, json: bool, quiet: bool) -> None:
@@ -39,24 +43,23 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if found is not None:
         asked = _as_begun(target, asked, found)
         wanted = replace(wanted, num=wanted.num or found.config.num)
-    subject = named(target, asked)
-    num = wanted.num or subject.num
-    subject = subject.of(num)
-    if subject.remark and not (quiet or json):
-        typer.echo(subject.remark)
+    plan = planned(target, asked, wanted.workers, wanted.num)
+    if plan.remark and not (quiet or json):
+        typer.echo(plan.remark)
     try:
         job = jobs.draw(
             folder,
-            subject.chain,
-            num,
+            plan.target,
+            plan.num,
             name=target,
-            options=subject.options,
+            options=plan.options,
             resume=wanted.resume,
             any_version=wanted.any_version,
             shard_size=wanted.shard_size,
-            sampler=wanted.sampler or (subject.sampler if found is None else None),
+            sampler=wanted.sampler or (plan.sampler if found is None else None),
             seed=wanted.seed if wanted.seed is not None or found is not None else 0,
             max_batch_size=wanted.max_batch_size,
+            workers=wanted.workers,
             progress=not quiet,
         )
     except KeyboardInterrupt:
@@ -66,9 +69,10 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if json:
         typer.echo(json_format.dumps(_to_dict(job)))
     elif not quiet:
-        typer.echo(job.report)
-        shards = f"{len(job.shards)} shard{'s' * (len(job.shards) != 1)}"
-        typer.echo(f"{job.num_samples} samples in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
+        if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
+            typer.echo(f"{job.report}{setup(plan.setup_seconds)}")
+        samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
+        typer.echo(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
 
 
 def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
@@ -85,7 +89,7 @@ def _what_is_kept(target: str, folder: Path) -> str:
     if not (folder / "manifest.json").exists():
         return "nothing was finished"
     job = jobs.read(folder)
-    kept = f"{job.num_samples} of {job.config.num} samples are kept in {folder}"
+    kept = f"{job.finished} of {counted(job.config.num, 'sample')} are kept in {folder}"
     return kept if job.complete else f"{kept}; {_how_to_go_on(target, folder)}"
 
 
@@ -101,5 +105,5 @@ def _to_dict(job: Job) -> dict[str, object]:
         "num_samples": job.num_samples,
         "shards": len(job.shards),
         "config": job.config.to_dict(),
-        "report": job.report.totals(),
+        "report": job.report.totals() if len(job.shards) <= MOST_IN_MANIFEST else None,
     }

@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from drawahead import samplers, targets
 from drawahead.chains import GaussianChain, TokenChain
 from drawahead.cli import own
+from drawahead.cli.counting import COUNTED, counted
 from drawahead.cli.shipped import SHIPPED, TILINGS, Subject, TargetOptions, in_order, tiling
 from drawahead.errors import InputError
+from drawahead.models.oracles import TokenOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import Ising
+from drawahead.targets import Ising, TreeIsing
 from drawahead.views import Images, Tokens, Vectors, View, view_of
+from drawahead.words import meant, pick
+
+KNOWN = dict.fromkeys([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS, *COUNTED])
+"""Every name, in the order in which they are listed."""
+_NOTED = 0.1  # seconds of setting up that are worth a line
+
+COUPLED: dict[str, Callable[[int, float], TokenOracle]] = {
+    "ising": lambda n, coupling: Ising(n, n, coupling),
+    "tree": TreeIsing.random,
+}
+"""Targets of the registry whose coupling can be asked for."""
 
 
 def named(name: str, asked: TargetOptions) -> Subject:
-    """What is called `name`, with the options asked for."""
+    """What is called `name`, with the options asked for; it knows how long that took."""
+    began = time.perf_counter()
+    subject = _named(name, asked)
+    return replace(subject, setup_seconds=time.perf_counter() - began)
+
+
+def known_as(name: str) -> str:
+    """The name of a target whatever its case; of a model of the user's own, as it is."""
+    return name if own.is_own(name) else meant(name, KNOWN)
+
+
+def setup(seconds: float) -> str:
+    """A line for the end of a report, where that was long enough to matter."""
+    return f"\n  set-up      {seconds:.3f} seconds more, before the first round" if seconds >= _NOTED else ""
+
+
+def _named(name: str, asked: TargetOptions) -> Subject:
+    name = known_as(name)
     if name in SHIPPED:
         asked.only(name, *SHIPPED[name].options)
         return SHIPPED[name].make(asked)
     if name in TILINGS:
         return tiling(name, asked)
+    if name in COUNTED or (name == "tree" and asked.graph is not None):
+        return counted(name, asked)
     if name not in targets.TARGETS and name not in targets.CHAINS:
         if own.is_own(name):
             return _own(name, asked)
-        known = ", ".join([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS])
-        raise InputError(f"there is no target {name!r}; the targets are {known}; for a model of your own: {own.HINT}")
-    asked.only(name, *(("size", "order") if name in targets.TARGETS else ("size",)))
+        pick("target", name, KNOWN, f"; for a model of your own: {own.HINT}")
+    asked.only(name, "size", *["order"] * (name in targets.TARGETS), *["coupling"] * (name in COUPLED))
     usual = (targets.TARGETS.get(name) or targets.CHAINS[name]).default_size
-    asked = replace(asked, size=asked.size or usual)
-    oracle = targets.named(name, asked.size)
+    size, coupling = asked.size or usual, asked.coupling
+    asked = replace(asked, size=size)
+    oracle = targets.named(name, size) if coupling is None else COUPLED[name](size, coupling)
     chain = oracle if isinstance(oracle, GaussianChain) else in_order(TokenChain(oracle), asked.order)
     return Subject(name, chain, view_of(chain), options=asked.given)
 
@@ -54,6 +88,6 @@ def sampler_named(name: str | None, window: int | None) -> Sampler | None:
     """The sampler asked for; a window alone asks for `Coupled`. None if neither is given."""
     if name is None and window is None:
         return None
-    if name == "auto" and window is not None:
+    if name is not None and name.lower() == "auto" and window is not None:
         raise InputError("--window does not go with --sampler auto, which chooses its window; name another sampler")
     return samplers.named(name or "coupled", window)

@@ -8,25 +8,28 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from drawahead import targets
-from drawahead.cli.shipped import SHIPPED, TILINGS
-from drawahead.samplers import SAMPLERS
-
 DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 """The headings of the help text."""
 
 
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
+    from drawahead import targets
+    from drawahead.cli.counting import COUNTED
+    from drawahead.cli.shipped import SHIPPED, TILINGS
+
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
     known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
     known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
-    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete)]
+    known |= {name: counted.summary for name, counted in COUNTED.items()}
+    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete.lower())]
 
 
 def _samplers(incomplete: str) -> list[str]:
-    return [name for name in ("auto", *SAMPLERS) if name.startswith(incomplete)]
+    from drawahead.samplers import SAMPLERS
+
+    return [name for name in ("auto", *SAMPLERS) if name.startswith(incomplete.lower())]
 
 
 def option(
@@ -144,12 +147,38 @@ Steps = Annotated[
         usually="1000 on a GPU, else 100",
     ),
 ]
+Graph = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--graph GRAPH",
+        "Of spanning-tree (or tree) and matching: grid:N, grid:RxC, complete:N, cycle:N, or a file with weights: "
+        "GraphML (.graphml), or a line `a b 2.5` for each edge.",
+        usually="grid:16, or grid:8 for a matching",
+    ),
+]
+Kernel = Annotated[
+    str | None,
+    option(
+        DRAWN,
+        "--kernel KERNEL",
+        "Of dpp: points:N, line:N, random:N, or a file with the likelihood kernel L, .npy or .csv.",
+        usually="points:12",
+    ),
+]
+Items = Annotated[
+    int | None, option(DRAWN, "--items K", "Of dpp: only subsets of exactly K items.", least=1, usually="any number")
+]
+Coupling = Annotated[
+    float | None,
+    option(DRAWN, "--coupling X", "Of ising and tree: how strongly neighbours agree.", usually="0.4, and 0.5"),
+]
 Out = Annotated[
     Path | None,
     option(
         WRITTEN,
         "--out PATH",
-        "Write to this file (.npz or .json, .png for images, .txt for texts), or, a name without an "
+        "Write to this file (.npz or .json, .png for pictures, .txt for texts), or, a name without an "
         "ending, into this folder, shard by shard.",
     ),
 ]
@@ -178,4 +207,20 @@ AnyVersion = Annotated[
         "--any-version",
         "Resume with other versions of drawahead or torch, which may not draw the very same samples.",
     ),
+]
+Workers = Annotated[
+    str | None,
+    option(
+        HOW,
+        "--workers ray[:N]",
+        "Draw whole shards of the folder on a Ray cluster, with N workers that each hold the model.",
+        usually="none; ray: as many as there is room for",
+    ),
+]
+Address = Annotated[
+    str | None,
+    option(HOW, "--address HOST:PORT", "Of the Ray cluster.", usually="RAY_ADDRESS, or a new one on this machine"),
+]
+GpusPerWorker = Annotated[
+    float | None, option(HOW, "--gpus-per-worker X", "What Ray sets aside for each worker.", usually="0")
 ]

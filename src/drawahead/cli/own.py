@@ -32,12 +32,22 @@ def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Ch
         return _from_folder(Path(name), prompt, steps)
     if prompt is not None or steps is not None:
         raise InputError("--prompt and --steps are for model folders; give your function what it needs yourself")
+    return as_own_chain(name, found(name))
+
+
+def found(name: str) -> Any:
+    """What an import path names."""
     home, _, attribute = name.rpartition(":")
     thing: Any = _module(home)
     for part in attribute.split("."):
         if not hasattr(thing, part):
             raise InputError(f"{home} has no {attribute!r}; {HINT}")
         thing = getattr(thing, part)
+    return thing
+
+
+def as_own_chain(name: str, thing: Any) -> Chain:
+    """The chain of what an import path named: itself, that of an oracle, or what a function makes."""
     if callable(thing) and not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
         try:
             thing = thing()

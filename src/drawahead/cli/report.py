@@ -5,17 +5,16 @@ from __future__ import annotations
 import json as json_format
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drawahead import jobs, pages, targets
-from drawahead.chains import Chain
 from drawahead.cli import options
-from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
 from drawahead.errors import InputError
-from drawahead.jobs import Job, files
+
+if TYPE_CHECKING:
+    from drawahead.chains import Chain
+    from drawahead.jobs import Job
 
 
 def report(
@@ -29,8 +28,18 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The page to write.",
+            help="The page to write; or, FILE.gif, the film alone.",
             show_default="report.html in the folder",
+            dir_okay=False,
+            rich_help_panel=options.WRITTEN,
+        ),
+    ] = None,
+    gif: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.gif",
+            help="Write the film as an animated GIF, too; --out FILE.gif writes nothing else.",
+            show_default=False,
             dir_okay=False,
             rich_help_panel=options.WRITTEN,
         ),
@@ -59,35 +68,80 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some came about."""
+    from drawahead import jobs, pages
+    from drawahead.cli.names import named
+    from drawahead.cli.shipped import TargetOptions
+
     job = jobs.read(folder)
-    out = out or folder / "report.html"
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: there is no folder {out.parent}")
+    if out is not None and out.suffix.lower() == ".gif":
+        gif, out = _only_gif(out, gif), None
+    else:
+        out = out or folder / "report.html"
+    for name, path in (("--out", out), ("--gif", gif)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InputError(f"{name} {path}: there is no folder {path.parent}")
+    if gif is not None:
+        _check_gif(gif, films)
     if target is None:
         chain = chain_of(job)
     else:
         chain = named(target, TargetOptions().filled(job.config.options)).of(job.config.num).chain
-    page = pages.job_page(job, target=chain, samples=num, films=films)
-    if out.absolute().parent.samefile(folder):  # a stranger may have put a link there: it is replaced, not followed
-        files.write(out, page.encode())
-    else:
-        out.write_text(page, encoding="utf-8")
+    if gif is not None:
+        if chain is None:
+            raise InputError(f"--gif {gif}: a film needs the model that the job drew from; name it with --target")
+        _write(gif, pages.animation(pages.job_film(job, target=chain, films=films)), folder)
+    if out is not None:
+        _write(out, pages.job_page(job, target=chain, samples=num, films=films).encode(), folder)
     if json:
-        done = {"folder": str(folder), "page": str(out), "samples": job.num_samples, "complete": job.complete}
+        written = {name: str(path) for name, path in (("page", out), ("film", gif)) if path is not None}
+        done = {"folder": str(folder), **written, "samples": job.num_samples, "complete": job.complete}
         typer.echo(json_format.dumps(done))
     elif not quiet:
         if chain is None:
-            typer.echo(f"{job.config.name} is not one of drawahead's own targets: samples are shown as they are stored")
-        typer.echo(f"wrote {out}")
+            why = "is not one of drawahead's own targets, or is made from a file"
+            typer.echo(f"{job.config.name} {why}: samples are shown as they are stored; --target names it")
+        for path in (out, gif):
+            if path is not None:
+                typer.echo(f"wrote {path}")
+
+
+def _write(path: Path, content: bytes, folder: Path) -> None:
+    from drawahead.jobs import files
+
+    if path.absolute().parent.samefile(folder):  # a stranger may have put a link there: it is replaced, not followed
+        files.write(path, content)
+    else:
+        path.write_bytes(content)
+
+
+def _only_gif(out: Path, gif: Path | None) -> Path:
+    if gif is not None:
+        raise InputError(f"--out {out} and --gif {gif} are both films: give one of them")
+    return out
+
+
+def _check_gif(gif: Path, films: int) -> None:
+    """Refuse, before anything is drawn again, a film that cannot be made."""
+    if gif.suffix.lower() != ".gif":
+        raise InputError(f"--gif {gif}: a film is a .gif; its name must end so")
+    if not films:
+        raise InputError("--gif needs a film: --films must not be 0")
+    from drawahead import plots
+
+    plots.check()
 
 
 def chain_of(job: Job) -> Chain | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
+    from drawahead.cli.counting import fits
+    from drawahead.cli.names import KNOWN, named
+    from drawahead.cli.shipped import TargetOptions
+
     name, config = job.config.name, job.config
-    if name not in {*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS} or not job.num_samples:
+    if name not in KNOWN or not job.num_samples or not fits(config.options, math.prod(config.shape)):
         return None
-    job.samples(0, 1)  # they have the shape that the manifest tells, or this fails
+    job.look()  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")

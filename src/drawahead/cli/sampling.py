@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_format
-from dataclasses import dataclass
 from pathlib import Path
-from typing import final
 
 import typer
-from rich.console import Console
 
 import drawahead
-from drawahead.cli import files, long_jobs, options
+from drawahead.cli import options
 from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.names import named, sampler_named
-from drawahead.cli.own import is_own
-from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.errors import InputError, Interrupted, SamplingError
-from drawahead.sample import Result
-from drawahead.views import Images
+from drawahead.words import counted
 
 
 def sample(
@@ -31,6 +23,10 @@ def sample(
     guidance: options.Guidance = None,
     temperature: options.Temperature = None,
     steps: options.Steps = None,
+    graph: options.Graph = None,
+    kernel: options.Kernel = None,
+    items: options.Items = None,
+    coupling: options.Coupling = None,
     sampler: options.Sampler = None,
     window: options.Window = None,
     device: options.Device = None,
@@ -40,30 +36,45 @@ def sample(
     resume: options.Resume = False,
     shard_size: options.ShardSize = None,
     any_version: options.AnyVersion = False,
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
+    from drawahead.cli import files, long_jobs
+    from drawahead.cli.names import known_as, named, sampler_named
+    from drawahead.cli.output import Output
+    from drawahead.cli.own import is_own
+    from drawahead.cli.shipped import TargetOptions
+    from drawahead.cli.workers import workers_named
+    from drawahead.views import Images
+
+    target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
-    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, guidance)
+    told = (guidance, graph, kernel, items, coupling)
+    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *told)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
-        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version)
+        cluster = workers_named(workers, address, gpus_per_worker)
+        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
         long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
         return
-    for option, given in (("--resume", resume), ("--shard-size", shard_size), ("--any-version", any_version)):
+    only = {"resume": resume, "shard-size": shard_size, "any-version": any_version, "workers": workers}
+    for option, given in {**only, "address": address, "gpus-per-worker": gpus_per_worker}.items():
         if given:
-            raise InputError(f"{option} is for a folder of shards: give one with --out, a name without an ending")
+            raise InputError(f"--{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
     subject = subject.of(num)
     if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
-        out = Path(f"{target}.png")
+        out = Path(f"{subject.name}.png")
     if out is not None:
         files.check(out, subject)
     if subject.remark and not (quiet or json):
         typer.echo(subject.remark)
-    show = _Output(subject, out, json, quiet)
+    show = Output(subject, out, json, quiet)
     try:
         result = drawahead.sample(
             subject.chain,
@@ -79,31 +90,5 @@ def sample(
             raise
         show.result(stopped.result)
         status, why = (INTERRUPTED, "interrupted") if isinstance(stopped, Interrupted) else (1, stopped.__cause__)
-        raise Stopped(f"{why}; the {done} of {num} samples that were finished are kept", status) from None
+        raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status) from None
     show.result(result)
-
-
-@final
-@dataclass(frozen=True)
-class _Output:
-    """Where samples go."""
-
-    subject: Subject
-    out: Path | None
-    json: bool
-    quiet: bool
-
-    def result(self, result: Result) -> None:
-        """Write the file that was asked for, and print."""
-        console = Console()
-        if self.out is not None:
-            files.write(self.out, self.subject, result)
-        if self.json:
-            typer.echo(json_format.dumps(files.to_dict(self.subject, result)))
-        elif not self.quiet:
-            console.print(self.subject.view.terminal(result, console))
-            typer.echo(f"\n{result.report}")
-            if self.out is not None:
-                typer.echo(f"wrote {self.out}")
-        elif self.out is None:
-            typer.echo("\n".join(self.subject.view.line(values) for values in result.samples))

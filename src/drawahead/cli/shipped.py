@@ -10,6 +10,7 @@ import torch
 
 from drawahead import networks, tilings
 from drawahead.chains import Chain, GaussianChain, TokenChain
+from drawahead.cli.building import built
 from drawahead.errors import InputError
 from drawahead.networks.emoji import GUIDANCE
 from drawahead.networks.text import TEMPERATURE
@@ -33,6 +34,10 @@ class TargetOptions:
     device: str | None = None
     dtype: str | None = None
     guidance: float | None = None
+    graph: str | None = None
+    kernel: str | None = None
+    items: int | None = None
+    coupling: float | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -70,6 +75,10 @@ KINDS: dict[str, tuple[type, ...]] = {
     "steps": (int,),
     "dtype": (str,),
     "guidance": (int, float),
+    "graph": (str,),
+    "kernel": (str,),
+    "items": (int,),
+    "coupling": (int, float),
 }
 """What the options that a sample depends on may be."""
 
@@ -87,6 +96,8 @@ class Subject:
     """How they are drawn unless another sampler is asked for; None measures and chooses."""
     remark: str = ""
     """What the user should know before the samples come."""
+    setup_seconds: float = 0.0
+    """How long it took to make."""
     options: dict[str, Any] = field(default_factory=dict)
     """What it was made with, defaults included: a job writes it down, and is resumed with it."""
 
@@ -149,9 +160,13 @@ def _emoji(asked: TargetOptions) -> Subject:
 
 def _steps(asked: int | None, device: str) -> tuple[int, str]:
     """How many of an image model's 1000 steps to take, and what to say about it."""
-    if asked is not None or device == "cuda":
-        return asked or 1000, ""
-    return FEWER_STEPS, f"drawing with {FEWER_STEPS} of its 1000 steps; --steps 1000 for all"
+    steps = asked or usual_steps(device)
+    return steps, "" if asked or steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
+
+
+def usual_steps(device: str) -> int:
+    """Of an image model, unless a number is asked for."""
+    return 1000 if device == "cuda" else FEWER_STEPS
 
 
 SHIPPED: dict[str, Shipped] = {
@@ -193,7 +208,10 @@ def tiling(name: str, asked: TargetOptions) -> Subject:
     asked.only(name, "size")
     shape, usual, _ = TILINGS[name]
     size = asked.size or usual
-    matching = tilings.dominoes(shape, size)
+    needs = tilings.needs(shape, size)
+    what = f"{name} of size {size}"
+    needs.check(what)
+    matching = built(what, lambda: tilings.dominoes(shape, size), needs.seconds())
     return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
 
 

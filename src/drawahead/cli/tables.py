@@ -9,6 +9,8 @@ from rich.text import Text
 from drawahead.cli import lists
 from drawahead.cli.shipped import SHIPPED
 
+_VALUES = {"vectors": "vectors", "tiling": "partners", "counting": "in or out"}
+
 
 def samplers() -> Table:
     """Every sampler and what it guarantees."""
@@ -38,9 +40,11 @@ def targets() -> Table:
     for heading in ("size", "positions", "tokens"):
         table.add_column(heading, justify="right")
     for row in lists.targets():
-        if row["kind"] != "network":
-            tokens = row.get("tokens", {"vectors": "vectors", "tiling": "partners"}.get(row["kind"], ""))
-            table.add_row(row["name"], row["summary"], str(row["size"]), str(row.get("positions", "")), str(tokens))
+        if row["kind"] == "network":
+            continue
+        tokens = row.get("tokens", _VALUES.get(row["kind"], ""))
+        size = row["size"] or f"--{row['options'][0]}"
+        table.add_row(row["name"], row["summary"], str(size), str(row.get("positions", "")), str(tokens))
     return table
 
 

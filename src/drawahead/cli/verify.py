@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from drawahead import samplers as all_samplers
-from drawahead import verification
-from drawahead.chains import Chain
-from drawahead.cli.names import named
-from drawahead.cli.own import is_own, own
-from drawahead.cli.progress import watching
-from drawahead.cli.shipped import TargetOptions
-from drawahead.samplers import Block, Coupled
-from drawahead.verification.verify import LEVEL
+from drawahead.cli import options
 
 DIFFERS = 3
 """The exit status when a check fails: other failures have 1 or 2."""
@@ -25,6 +17,7 @@ def verify(
     model: Annotated[
         str,
         typer.Argument(
+            metavar="MODEL",
             help="package.module:name or file.py:name of an oracle, a chain or a function that makes one; a folder "
             "with a model of transformers or diffusers; or a target that `drawahead targets` lists.",
             show_default=False,
@@ -37,7 +30,7 @@ def verify(
         typer.Option(help="The sampler to test.", show_default="coupled and block"),
     ] = None,
     window: Annotated[int | None, typer.Option(min=1, help="Steps drafted at a time, for --sampler.")] = None,
-    level: Annotated[float, typer.Option(help="How often a sound model may fail.")] = LEVEL,
+    level: Annotated[float | None, typer.Option(help="How often a sound model may fail.", show_default="0.001")] = None,
     prompt: Annotated[
         str | None, typer.Option(help="Of a language model's folder: a text with mask tokens.", show_default="12 masks")
     ] = None,
@@ -45,14 +38,24 @@ def verify(
     max_batch_size: Annotated[
         int | None, typer.Option(min=1, help="The most sequences the model is given at a time.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict only.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Test whether samples of your model drawn in parallel have the law of those drawn one step at a time.
 
     Exit status: 0 passed, 3 a check failed, 1 or 2 the test could not be made.
     """
-    chain: Chain = own(model, prompt=prompt, steps=steps) if is_own(model) else _registered(model, prompt, steps)
+    from drawahead import samplers as all_samplers
+    from drawahead import verification
+    from drawahead.cli.names import named
+    from drawahead.cli.own import is_own, own
+    from drawahead.cli.progress import watching
+    from drawahead.cli.shipped import TargetOptions
+    from drawahead.samplers import Block, Coupled
+    from drawahead.verification.verify import LEVEL
+
+    asked = TargetOptions(prompt=prompt, steps=steps)
+    chain = own(model, prompt=prompt, steps=steps) if is_own(model) else named(model, asked).chain
     tested = (
         (Coupled(window=window), Block(window=window)) if sampler is None else (all_samplers.named(sampler, window),)
     )
@@ -61,7 +64,7 @@ def verify(
             chain,
             num,
             samplers=tested,
-            level=level,
+            level=LEVEL if level is None else level,
             seed=seed,
             max_batch_size=max_batch_size,
             watch=lambda part: watch.sampling(part, num),
@@ -72,7 +75,3 @@ def verify(
         typer.echo(verdict.words if quiet else str(verdict))
     if not verdict.passed:
         raise typer.Exit(DIFFERS)
-
-
-def _registered(name: str, prompt: str | None, steps: int | None) -> Chain:
-    return named(name, TargetOptions(prompt=prompt, steps=steps)).chain

@@ -7,3 +7,7 @@ from drawahead.design.options import Options
 from drawahead.design.page import page
 
 __all__ = ["Designed", "Job", "Native", "Options", "Part", "page", "run", "settings"]
+
+
+def __dir__() -> list[str]:
+    return __all__

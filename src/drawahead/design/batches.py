@@ -24,6 +24,9 @@ from drawahead.samplers import Coupled
 _LIVE = 1024  # sequences under way at a time, if nobody says how many
 _RESIDUE_BYTES = 3 * 48 * 128 * 4  # of what a structure holds on the device, about
 
+WORKER_BYTES = 2**30
+"""Of structures that a worker of a cluster is given at a time: a few dozen, so that many workers are busy."""
+
 OnRound = Callable[[Report], None] | None
 
 
@@ -45,12 +48,14 @@ def memory(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) // 4 if device.type == "cuda" else CHUNK_BYTES
 
 
-def shared(structures: dict[str, Backbone], neighbours: int, device: torch.device) -> list[list[str]]:
-    """Names of structures that are drawn together: of similar lengths, and as many as there is memory for. A CPU is
-    busy with one."""
+def shared(
+    structures: dict[str, Backbone], neighbours: int, device: torch.device, most: int | None = None
+) -> list[list[str]]:
+    """Names of structures that are drawn together: of similar lengths, and as many as there is memory for, or as fit
+    into `most` bytes. A CPU is busy with one."""
     if device.type == "cpu":
         return [[name] for name in structures]
-    most = memory(device)
+    most = memory(device) if most is None else most
     kinds: dict[tuple[int, int], list[list[str]]] = {}
     for name, structure in structures.items():
         kind = (rung(len(structure)), min(neighbours, len(structure)))

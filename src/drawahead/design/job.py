@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -14,17 +14,17 @@ from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import Backbone, read_structure
 from drawahead.design import folder as kept
 from drawahead.design import sources
-from drawahead.design.batches import Drawn, draw, shared
+from drawahead.design.batches import WORKER_BYTES, shared
+from drawahead.design.designer import Designer, DesignWorker, Group, Outcome
 from drawahead.design.folder import Part
 from drawahead.design.models import find_weights
 from drawahead.design.options import Options
-from drawahead.design.parts import part_of
-from drawahead.design.problem import Problem, build
 from drawahead.design.standing import Standing
-from drawahead.design.tables import Tables, read_tables
+from drawahead.design.tables import read_tables
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.jobs import files
 from drawahead.jobs.lock import locked
+from drawahead.jobs.workers import RayWorkers
 from drawahead.report import Report
 from drawahead.validate import as_device
 
@@ -51,16 +51,18 @@ def run(
     device: str = "cpu",
     batch: int | None = None,
     resume: bool = False,
+    workers: RayWorkers | None = None,
     watch: Watch | None = None,
     on_fail: Callable[[str, str], None] | None = None,
 ) -> Job:
     """Design all structures of these files and folders, and write what comes of it into `folder`.
 
-    batch: the most sequences that are drawn at a time. watch: called as the job goes on. on_fail: called with the name
-    of a structure that cannot be designed, and why; the others are designed all the same.
+    batch: the most sequences that are drawn at a time. workers: of a Ray cluster, which each hold the model and design
+    whole structures on `device`; this machine need not have one. watch: called as the job goes on. on_fail: called with
+    the name of a structure that cannot be designed, and why; the others are designed all the same.
     """
     asked = asked or Options()
-    where = as_device("device", device)
+    where = torch.device(device) if workers else as_device("device", device)
     file = find_weights(asked)
     weights = Weights.load(file)
     if asked.ca_only and not weights.ca_only:
@@ -77,9 +79,7 @@ def run(
     home.mkdir(parents=True, exist_ok=True)
     with locked(home):
         kept.begin(home, about, resume)
-        work = _Work(
-            home, asked, tables, weights.to(getattr(torch, asked.dtype), where), where, batch, file.stem, watch, on_fail
-        )
+        work = _Work(home, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
         parts = work.all(found, wrong)
         files.write(home / "designs.csv", kept.table(parts, asked.seed).encode())
     return Job(home, parts, work.failed, work.standing)
@@ -89,12 +89,8 @@ def run(
 @dataclass
 class _Work:
     folder: Path
-    asked: Options
-    tables: Tables
-    weights: Weights
-    device: torch.device
-    batch: int | None
-    model: str
+    designer: Designer
+    workers: RayWorkers | None
     watch: Watch | None
     on_fail: Callable[[str, str], None] | None
     failed: dict[str, str] = field(default_factory=dict)
@@ -102,7 +98,8 @@ class _Work:
 
     def all(self, found: Mapping[str, Path], wrong: Mapping[str, str]) -> dict[str, Part]:
         """What is finished of every structure, in their order, after drawing what was not."""
-        each = self.asked.num * len(self.asked.temperature)
+        asked, weights = self.designer.asked, self.designer.weights
+        each = asked.num * len(asked.temperature)
         self.standing.structures, self.standing.sequences = len(found) + len(wrong), len(found) * each
         for name, why in wrong.items():
             self.fail(name, why)
@@ -118,17 +115,37 @@ class _Work:
                     self.standing.earlier += 1
                     self._tell(1, each)
                 else:
-                    waiting[name] = read_structure(path, ca_only=self.weights.ca_only)
+                    waiting[name] = read_structure(path, ca_only=weights.ca_only)
             except DrawaheadError as error:
                 self.fail(name, str(error))
         began = time.perf_counter()
-        for names in shared(waiting, self.weights.neighbours, self.device):
-            for name, part in self._together({name: waiting[name] for name in names}, sums).items():
+        most = WORKER_BYTES if self.workers else None
+        groups = [
+            Group({name: waiting[name] for name in names}, {name: sums[name] for name in names})
+            for names in shared(waiting, weights.neighbours, self.designer.device, most)
+        ]
+        for outcome in self._outcomes(groups):
+            for name, why in outcome.failed.items():
+                self.fail(name, why)
+            for name, part in outcome.parts.items():
                 kept.keep(self.folder, name, part)
                 parts[name] = part
                 self.standing.seconds = time.perf_counter() - began
                 self._tell(1, each)
         return {name: parts[name] for name in found if name in parts}
+
+    def _outcomes(self, groups: Sequence[Group]) -> Iterator[Outcome]:
+        """As they come."""
+        if self.workers is None:
+            designer = self.designer.there()
+            for group in groups:
+                yield designer.together(group, self._on_round)
+        elif groups:
+            with self.workers.pool(DesignWorker, lambda: self.designer) as pool:
+                for ended in pool.stream(groups):
+                    for _, outcome in ended:
+                        self._tell(0, 0, outcome.rounds)
+                        yield outcome
 
     def fail(self, name: str, why: str) -> None:
         """Note what is wrong with a structure; the others go on."""
@@ -143,30 +160,6 @@ class _Work:
         self.standing.rounds += rounds
         if self.watch is not None:
             self.watch(self.standing)
-
-    def _together(self, structures: Mapping[str, Backbone], sums: Mapping[str, str]) -> dict[str, Part]:
-        problems = []
-        for name, structure in structures.items():
-            try:
-                problems.append(build(name, structure, self.weights, self.asked, self.tables, self.device))
-            except DrawaheadError as error:
-                self.fail(name, str(error))
-        return {
-            drawn.problem.name: part_of(drawn, sums[drawn.problem.name], self.asked, self.model)
-            for drawn in self._drawn(problems)
-        }
-
-    def _drawn(self, problems: Sequence[Problem]) -> list[Drawn]:
-        """All sequences of these; where one structure fails, the others are drawn without it."""
-        if not problems:
-            return []
-        try:
-            return draw(problems, self.asked, self.batch, self._on_round)
-        except DrawaheadError as error:
-            if len(problems) == 1:
-                self.fail(problems[0].name, str(error))
-                return []
-        return [drawn for problem in problems for drawn in self._drawn([problem])]
 
     def _on_round(self, report: Report) -> None:
         self._tell(0, 0, 1)

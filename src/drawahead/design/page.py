@@ -44,9 +44,9 @@ def page(job: Job, *, with_film: bool = True) -> str:
     shown = [
         Figure(f"{len(parts):,}", f"structure{'s' * (len(parts) != 1)}"),
         Figure(
-            f"{len(sequences):,}", f"sequence{'s' * (len(sequences) != 1)}", f"{short(steps)} steps each, in the mean"
+            f"{len(sequences):,}", f"sequence{'s' * (len(sequences) != 1)}", f"{short(steps)} steps each, on average"
         ),
-        Figure(short(rounds), "passes a sequence", f"{short(steps)} one by one"),
+        Figure(short(rounds), "passes per sequence", f"{short(steps)} one by one"),
         Figure(f"{sum(each.recovery for each in sequences) / len(sequences):.0%}", "recovery"),
     ]
     named = list(parts.items())[:_LOGOS]
@@ -57,8 +57,8 @@ def page(job: Job, *, with_film: bool = True) -> str:
         _film(job, asked) if with_film else None,
         title="Designed sequences",
         eyebrow=escape(", ".join(list(parts)[:5]) + (" ..." if len(parts) > 5 else "")),
-        headline=escape(f"{short(steps)} steps in {short(rounds)} passes a sequence."),
-        sentences="Exact: the sequences have the law of decoding one step after the other.",
+        headline=escape(f"{short(steps)} steps in {short(rounds)} passes per sequence."),
+        sentences="Exact: the sequences have the same distribution as when decoded one by one.",
         note=escape("; ".join(f"{name}: {why}" for name, why in job.failed.items())),
         figures="".join(map(figure, shown)),
         recovery=figures.recovery(parts),

@@ -127,6 +127,15 @@ class Batch:
         wider = [one for one in self.graphs if all(has >= needs for has, needs in zip(one, shape, strict=True))]
         return min(wider, default=shape)
 
+    def take_drafts(self, chain: Chain) -> None:
+        """Commit all that is drafted as it is: see `WindowSampler.take`."""
+        state, paths = self._state, self.paths.bound(self._state_of_paths(), chain.model)
+        drafts = Drafts(self._law_of(self.columns), state["width"], state["wish"], state["rounds"])
+        none = self.sampler.take(paths, drafts, self.sampler.guess(paths, drafts))
+        for name, tensor in (paths.tensors() | {"width": none.width}).items():
+            if tensor is not state[name]:
+                state[name].copy_(tensor)
+
     def read_positions(self) -> Positions:
         """Read back where the rows stand."""
         position, width, wish, _, bad = self._status.tolist()

@@ -100,7 +100,7 @@ class CapturedRun(Run):
         if fresh is None:
             return
         if self.sampler.keeps_guesses:
-            fresh.remember()
+            fresh.remember(self._widest)
         if self._batch is None:
             self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
             free = list(range(len(fresh)))
@@ -133,6 +133,7 @@ class CapturedRun(Run):
 
     def _round(self, batch: Batch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
+        taken = self._take(batch, live) if self.tally.hurried else 0
         before, shape = self._positions, self._shape(batch)
         drafted = sum(before.width[row] for row in live)
         began, first = time.perf_counter(), not batch.has(shape)
@@ -152,11 +153,22 @@ class CapturedRun(Run):
         committed = sum(after.position[row] - before.position[row] for row in live)
         self._positions = after
         self._count(batch.rows, shape, committed, drafted, len(live))
+        self.committed[-1] += taken
+        self.tally.committed += taken
         done = [row for row in live if after.position[row] >= self._length[row]]
         self._retire(batch, done)
         for row in live:
             if self._number[row] >= 0 and self.traced(self._number[row]):
                 self.progress[self._number[row]].append(after.position[row])
+
+    def _take(self, batch: Batch, live: list[int]) -> int:
+        """Commit what is drafted, unverified. -> how many steps that were."""
+        taken = sum(self._positions.width[row] for row in live)
+        if taken:
+            batch.take_drafts(self.call.chain)
+            self._positions = batch.read_positions()
+            self.tally.unverified += taken
+        return taken
 
     def _retire(self, batch: Batch, rows: list[int]) -> None:
         if not rows:

@@ -72,6 +72,10 @@ class Run(abc.ABC):
         """How long a round with this window took; None if there was none, or if nobody looked."""
         return None
 
+    def hurry(self) -> None:
+        """Take drafts as they are from now on, so that every sample ends within a few rounds; not exact."""
+        self.tally.hurried = True
+
     @abc.abstractmethod
     def close(self) -> None:
         """Abandon everything still running."""
@@ -96,12 +100,17 @@ class Run(abc.ABC):
         """The numbers of the samples that are done, in order."""
         return torch.cat([torch.zeros(0, dtype=torch.int64), *(numbers for numbers, _ in self.finished)]).sort().values
 
+    @property
+    def _haste(self) -> str:
+        taken = self.tally.unverified
+        return f"hurried: {taken} steps were taken from drafts that nothing verified" if taken else ""
+
     def report(self) -> Report:
         """What the run has cost up to now; quick to make however many rounds there were."""
         return Report(
             sampler=repr(self.call.sampler),
-            choice="; ".join(filter(None, (self.call.choice, self.call.chain.note))),
-            exact=self.call.sampler.guarantee.exact,
+            choice="; ".join(filter(None, (self.call.choice, self.call.chain.note, self._haste))),
+            exact=self.call.sampler.guarantee.exact and not self.tally.unverified,
             seed=self.call.seed,
             num_samples=self.done,
             steps=self.call.chain.steps,

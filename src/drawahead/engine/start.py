@@ -97,7 +97,7 @@ def _whole(call: Call) -> bool:
     if not call.chain.one_pass:
         return False
     paths = call.chain.start(call.seed, torch.tensor([call.first]), Tally())
-    paths.remember()
+    paths.remember(call.chain.steps)
     return not paths.remembers
 
 

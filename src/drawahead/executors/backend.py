@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from drawahead.executors.wire import Packed
-
 
 class Died(Exception):
     """The worker is gone, and what it was doing with it."""
@@ -23,10 +21,13 @@ class Backend(Protocol):
         """A new worker; it need not be running yet."""
 
     def build(self, worker: Any) -> Any:
-        """Have a worker build its replica. -> a task whose result is the driver's chain."""
+        """Have a worker build its replica. -> a task whose result is what it says about it."""
 
-    def evaluate(self, worker: Any, shard: Packed) -> Any:
-        """Have a worker evaluate a shard. -> a task with the result of `Worker.evaluate`."""
+    def evaluate(self, worker: Any, shard: Any) -> Any:
+        """Have a worker evaluate a shard. -> a task with what came of it, and a remark about memory or none."""
+
+    def heard(self, worker: Any) -> float:
+        """When a busy worker was last known to get on, as `time.monotonic` has it; 0.0 if nobody asks."""
 
     def wait(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
         """The tasks that have ended, one way or another; at least one unless so many seconds pass."""

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from drawahead.chains.base import Chain
 from drawahead.errors import AnswerError, InputError
 from drawahead.executors.backend import Backend, Died, Raised
 from drawahead.executors.chunks import Notes
-from drawahead.executors.wire import Packed
 
 _POLL = 1.0  # seconds after which what is late is looked at again
 _JITTER = 0.05  # seconds that any worker may be late
 _PATIENCE = 15.0  # seconds of waiting for workers before the user is told
 
 
+_REMEMBERED = 1000  # shards whose times say what is usual
+
+
 @dataclass(eq=False)
 class _Shard:
-    contents: Packed
+    number: int
+    contents: Any
     answer: Any = None
     over: bool = False
     """Answered, or of a round that was given up."""
@@ -36,10 +38,30 @@ class _Shard:
 
 @dataclass(eq=False)
 class _Round:
+    rest: Iterator[_Shard] = field(default_factory=lambda: iter(()))
+    """Shards that no worker has had yet."""
     waiting: deque[_Shard] = field(default_factory=deque)
-    """Shards that no worker has."""
-    times: list[float] = field(default_factory=list)
-    """Seconds that the answered ones took."""
+    """Shards whose workers died."""
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    """Seconds that the latest answered ones took."""
+    under_way: set[_Shard] = field(default_factory=set)
+    """Begun and not answered, whether a worker has them or not."""
+    answered: list[_Shard] = field(default_factory=list)
+    """Answered, and not yet given to who asked."""
+    all_begun: bool = False
+
+    def next(self) -> _Shard | None:
+        shard = self.waiting.popleft() if self.waiting else next(self.rest, None)
+        if shard is None:
+            self.all_begun = True
+        else:
+            self.under_way.add(shard)
+        return shard
+
+    def taken(self) -> list[tuple[int, Any]]:
+        """What was answered since this was asked last."""
+        answered, self.answered = self.answered, []
+        return [(shard.number, shard.answer) for shard in answered]
 
 
 @dataclass(eq=False)
@@ -77,17 +99,19 @@ class Pool:
         hedge: float | None,
         timeout: float | None,
         start_timeout: float,
+        least: int | None = None,
     ) -> None:
+        """Begins when `least` workers are ready; if that is not told, when all are."""
         self._backend = backend
         self._retries, self._hedge, self._timeout, self._start_timeout = retries, hedge, timeout, start_timeout
         self._slots = [_Slot(number) for number in range(workers)]
         self._notes = Notes()
         self.replaced = 0
         self.resent = 0
-        self.chain: Chain | None = None
-        """What the first worker made, without its model."""
+        self.built: Any = None
+        """What the first worker said about the model it has built."""
         try:
-            self._begin()
+            self._begin(workers if least is None else least)
         except BaseException:
             self.close()
             raise
@@ -95,6 +119,11 @@ class Pool:
     @property
     def notes(self) -> tuple[str, ...]:
         return self._notes.texts
+
+    @property
+    def size(self) -> int:
+        """How many workers there should be."""
+        return len(self._slots)
 
     @property
     def ready(self) -> int:
@@ -108,31 +137,41 @@ class Pool:
                 self._backend.stop(slot.worker)
         self._slots = []
 
-    def run(self, contents: Sequence[Packed]) -> list[Any]:
+    def run(self, contents: Sequence[Any]) -> list[Any]:
         """The evaluations of these shards, in order."""
+        answers: list[Any] = [None] * len(contents)
+        for group in self.stream(contents):
+            for number, answer in group:
+                answers[number] = answer
+        return answers
+
+    def stream(self, contents: Iterable[Any]) -> Iterator[list[tuple[int, Any]]]:
+        """The evaluations of these shards as they come, each with its number: a list every second at least, which may
+        be empty. Contents are taken as workers become free."""
         if not self._slots:
             raise InputError("the executor is closed: make a new one")
-        shards = [_Shard(packed) for packed in contents]
-        current = _Round(deque(shards))
+        current = _Round(_Shard(number, packed) for number, packed in enumerate(contents))
         for slot in self._slots:
             if not slot.ready and slot.task is None:  # given up in a round before
                 self._launch(slot)
         try:
-            while not all(shard.over for shard in shards):
+            while True:
                 self._hand_out(current)
+                if current.all_begun and not current.under_way:
+                    break
                 for slot in self._ended(self._delay(current)):
                     self._settle(slot, current)
                 self._stop_hung(current)
+                yield current.taken()
         finally:
-            for shard in shards:
+            for shard in current.under_way:
                 shard.over = True
-        return [shard.answer for shard in shards]
 
-    def _begin(self) -> None:
+    def _begin(self, least: int) -> None:
         began = time.monotonic()
         for slot in self._slots:
             self._launch(slot)
-        while self.ready < len(self._slots):
+        while self.ready < least:
             waited = time.monotonic() - began
             if waited > self._start_timeout:
                 raise InputError(f"{self._missing(waited)}: ask for fewer workers, or raise start_timeout")
@@ -154,7 +193,7 @@ class Pool:
         for slot in self._slots:
             if not slot.idle:
                 continue
-            shard = current.waiting.popleft() if current.waiting else self._late(current)
+            shard = current.next() or self._late(current)
             if shard is None:
                 return
             slot.shard, slot.since = shard, time.monotonic()
@@ -171,7 +210,8 @@ class Pool:
     def _alone(self) -> list[_Slot]:
         """Busy slots whose shard is still wanted and with no one else."""
         busy = [slot for slot in self._slots if slot.shard is not None and not slot.shard.over]
-        return [slot for slot in busy if sum(other.shard is slot.shard for other in busy) == 1]
+        holders = Counter(slot.shard for slot in busy)
+        return [slot for slot in busy if holders[slot.shard] == 1]
 
     def _spare(self, slot: _Slot, current: _Round) -> float:
         """Seconds until a slot's shard is overdue."""
@@ -200,11 +240,13 @@ class Pool:
             self._died(slot, shard, str(error), current)
         else:
             if shard is None:
-                slot.ready, self.chain = True, self.chain or value
+                slot.ready, self.built = True, self.built or value
                 return
             slot.deaths = 0
             if not shard.over:
                 (shard.answer, note), shard.over = value, True
+                current.under_way.discard(shard)
+                current.answered.append(shard)
                 current.times.append(time.monotonic() - slot.since)
                 self._notes.tell("memory", note and f"worker {slot.number}: {note}")
 
@@ -240,9 +282,11 @@ class Pool:
     def _stop_hung(self, current: _Round) -> None:
         now = time.monotonic()
         for slot in self._slots:
-            if slot.ready and slot.task is not None and self._timeout is not None and now > slot.since + self._timeout:
-                shard, slot.shard, slot.task = slot.shard, None, None
-                self._died(slot, shard, f"no answer in {now - slot.since:.0f} seconds", current)
+            if slot.ready and slot.task is not None and self._timeout is not None:
+                silent = now - max(slot.since, self._backend.heard(slot.worker))
+                if silent > self._timeout:
+                    shard, slot.shard, slot.task = slot.shard, None, None
+                    self._died(slot, shard, f"no answer in {silent:.0f} seconds", current)
         # A cluster may be short of a machine for long while the others go on: only without any is there no going on.
         waited = now - max(slot.since for slot in self._slots)
         if not self.ready and waited > self._start_timeout:

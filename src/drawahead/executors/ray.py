@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain
 from drawahead.engine.threads import Query
 from drawahead.errors import InputError
-from drawahead.executors.backend import Died, Raised
+from drawahead.executors.actors import Actors, check_above, imported, initialise
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import cut, joined, parted, replica_of
 from drawahead.executors.wire import Packed
@@ -66,17 +65,17 @@ class Ray:
         self.max_batch_size = None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
         retries = whole("retries", retries, 0)
-        _check("hedge", hedge, 1.0)
-        _check("timeout", timeout, 0.0)
-        _check("start_timeout", start_timeout, 0.0)
-        self._ray = _imported()
+        check_above("hedge", hedge, 1.0)
+        check_above("timeout", timeout, 0.0)
+        check_above("start_timeout", start_timeout, 0.0)
+        self._ray = imported()
         self._own = not self._ray.is_initialized()
         if self._own:
-            _initialise(self._ray, address)
+            initialise(self._ray, address)
         try:
-            actors = _Actors(self._ray, make, {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources or {})})
+            needs = {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources or {})}
             self._pool = Pool(
-                actors,
+                Actors(self._ray, Worker, make, needs),
                 self.workers,
                 retries=retries,
                 hedge=hedge,
@@ -86,8 +85,7 @@ class Ray:
         except BaseException:
             self._shut_down()
             raise
-        assert self._pool.chain is not None
-        self.chain: Chain = self._pool.chain
+        self.chain: Chain = self._pool.built
         """What to draw from: the chain that `make` made, without its model."""
 
     def __repr__(self) -> str:
@@ -133,73 +131,3 @@ class Ray:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-@final
-class _Actors:
-    """The pool's workers as Ray actors."""
-
-    def __init__(self, ray: Any, make: Make, options: dict[str, Any]) -> None:
-        self._ray = ray
-        self._options = options
-        self._class = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **options)
-        try:
-            self._make = ray.put(make)  # stored once, however many workers fetch it
-        except TypeError as error:
-            raise InputError(f"make cannot be sent to the workers: {error}; define it in a module they have") from error
-
-    def start(self) -> Any:
-        return self._class.remote()
-
-    def build(self, worker: Any) -> Any:
-        return worker.build.remote(self._make)
-
-    def evaluate(self, worker: Any, shard: Packed) -> Any:
-        return worker.evaluate.remote(shard)
-
-    def wait(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
-        ended, rest = self._ray.wait(list(tasks), num_returns=1, timeout=seconds)
-        if ended and rest:
-            ended += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
-        return list(ended)
-
-    def result(self, task: Any) -> Any:
-        errors = self._ray.exceptions
-        try:
-            return self._ray.get(task)
-        except errors.RayTaskError as error:
-            raise Raised from error.cause if isinstance(error.cause, Exception) else error
-        except errors.RayError as error:
-            raise Died(" ".join(str(error).split("\n")[0].split()) or type(error).__name__) from error
-
-    def stop(self, worker: Any) -> None:
-        self._ray.kill(worker)
-
-    def resources(self) -> str:
-        need = ", ".join(f"{name} {amount}" for name, amount in self._options.items() if amount)
-        free = self._ray.available_resources()
-        have = ", ".join(f"{name} {free.get(name, 0):g} of {total:g}" for name, total in _counted(self._ray))
-        return f"each needs {need or 'nothing'}; free in the cluster: {have}"
-
-
-def _counted(ray: Any) -> list[tuple[str, float]]:
-    return [(name, total) for name, total in sorted(ray.cluster_resources().items()) if ":" not in name]
-
-
-def _initialise(ray: Any, address: str | None) -> None:
-    try:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"Ray could not be started, or no cluster was found (address={address!r}): {error}") from error
-
-
-def _imported() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise InputError("the Ray executor needs Ray: pip install 'drawahead[ray]'") from error
-
-
-def _check(name: str, value: float | None, least: float) -> None:
-    if value is not None and not (isinstance(value, int | float) and value > least):
-        raise InputError(f"{name} must be None or a number above {least:g}, not {value!r}")

@@ -3,15 +3,21 @@
     job = da.jobs.draw(folder, target, 100_000, name="my model", options={"temperature": 0.5}, seed=0)
     job = da.jobs.draw(folder, target, 100_000, name=..., options=..., seed=0, resume=True)   # goes on, or begins
     job = da.jobs.read(folder)                                                               # only looks
+    da.jobs.draw(..., workers=da.RayWorkers(64, gpus=1))     # whole shards on the machines of a cluster, in any order
+    da.jobs.mend(folder, target)                             # draws damaged shards again
+    da.jobs.export(job, "samples.npz")                       # or .zarr, .parquet
 
     job.folder                      the path
     job.config                      `Config`: what is drawn, and how (name, options, sampler, seed, num_samples, ...)
     job.complete                    whether all samples are there
-    job.num_samples                 samples finished: numbers 0 ... num_samples-1, always the first ones
+    job.num_samples                 samples finished from the first one on: numbers 0 ... num_samples-1
+    job.finished                    all samples finished; several workers may be ahead of a shard that is missing
     job.samples(first=0, count=None)  some of them (all, if not told) as a tensor; only their shards are read
     job.report                      a `Report` of all shards together: rounds, widths, committed, sample_rounds, ...
     job.shards                      a `Shard` (file, first, count, bytes, sha256, totals) for each finished one
-    job.verify()                    reads every shard and compares its sha256
+    job.parts()                     the samples shard by shard, where they are more than memory holds
+    job.condition                   the tables that the model was told, a row for each sample
+    job.verify(), job.damaged()     reads every shard and compares its sha256
 
 A shard is the unit of computation: shard s is one call of `da.sample` for samples s * size ... (s + 1) * size - 1, so a
 shard drawn again after a crash is the same computation, bit for bit. A sampler that `Auto` chose is written down before
@@ -20,19 +26,30 @@ anything is drawn, and used for all shards.
 On disk, format 1:
 
     DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports
+    DIR/journal.jsonl                  the shards finished since the manifest was written, a line each
     DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
                                        without times, so that a shard drawn again is the same file
+    DIR/condition.safetensors          the tables of the condition, if there is one; the manifest has their hash
     DIR/lock                           held (flock) while a process draws into the folder
+    DIR/status.json                    how far it is, while it is drawn, or why it stopped; nothing depends on it
 
-Every file is written under a temporary name, synced and renamed; the manifest last. What the manifest does not list was
-not finished: it is drawn again. `read` trusts nothing: whatever is wrong with a manifest or a shard is an `InputError`.
+Shards are written under a temporary name, synced and renamed; then a line is added to the journal, and when a run ends
+the manifest takes the journal in (beyond 10,000 shards it does not). What neither lists was not finished: it is drawn
+again. `read` trusts nothing: whatever is wrong with a manifest or a shard is an `InputError`.
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 
 from drawahead.jobs.config import Config
 from drawahead.jobs.drawing import draw
+from drawahead.jobs.export import export
 from drawahead.jobs.job import Job, read
 from drawahead.jobs.manifest import Shard
+from drawahead.jobs.mending import mend
+from drawahead.jobs.workers import RayWorkers
 from drawahead.samplers.record import SamplerRecord
 
-__all__ = ["Config", "Job", "SamplerRecord", "Shard", "draw", "read"]
+__all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]
+
+
+def __dir__() -> list[str]:
+    return __all__

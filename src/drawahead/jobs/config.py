@@ -9,15 +9,39 @@ from typing import Any, final
 import torch
 
 from drawahead import validate
+from drawahead.chains.base import Chain
 from drawahead.errors import InputError
+from drawahead.models.condition import fingerprint
 from drawahead.samplers.record import SamplerRecord
 from drawahead.validate import short
 
-MOST_SHARDS = 10_000
-"""More would make the manifest, which is written again after each one, long."""
+MOST_SHARDS = 1_000_000
+"""More would make a folder that few file systems bear."""
 _DTYPES = {
     str(d).removeprefix("torch."): d for d in (torch.int64, torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
+
+
+@final
+@dataclass(frozen=True)
+class Facts:
+    """What a chain says about its samples."""
+
+    device: str
+    steps: int
+    """The most steps a sample takes."""
+    shape: tuple[int, ...]
+    """Of one sample."""
+    dtype: str
+    condition: str
+    """A hash of the condition; empty without one."""
+
+    @staticmethod
+    def of(chain: Chain) -> Facts:
+        room = chain.empty(1)
+        dtype = str(room.dtype).removeprefix("torch.")
+        condition = fingerprint(getattr(chain, "condition", {}))
+        return Facts(chain.device.type, chain.steps, tuple(room.shape[1:]), dtype, condition)
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,19 @@ from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
-from drawahead.jobs import files, lock, manifest, shards
+from drawahead.jobs import conditions, files, lock, manifest, shards, status
 from drawahead.jobs.job import Folder, Job
+from drawahead.jobs.model import Drawer, Here, Model
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
+from drawahead.jobs.workers import RayWorkers
 from drawahead.models.denoisers import DenoisingTarget
 from drawahead.models.oracles import TokenOracle
 from drawahead.progress import bar
 from drawahead.report import Report
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import instance, path, short, whole
 
 
@@ -34,11 +37,12 @@ def draw(
     resume: bool = False,
     any_version: bool = False,
     shard_size: int | None = None,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     seed: int | None = None,
     max_batch_size: int | None = None,
     max_live: int | None = None,
     executor: Executor | None = None,
+    workers: RayWorkers | None = None,
     graphs: bool | None = None,
     on_round: Callable[[Report], None] | None = None,
     stop: Stop | None = None,
@@ -47,6 +51,9 @@ def draw(
     """Draw samples 0 ... num_samples-1 into a folder, shard by shard. -> the job, as far as it has come.
 
     target, sampler, seed, max_batch_size, max_live, executor, graphs: as for `sample`.
+    workers: whole shards are drawn by these, on many machines, each with the model. The target is then a function
+        without arguments that makes it in a worker (an oracle, a denoising target, a chain, or `Replicas` of one on
+        several devices); or the thing itself, which is sent as it is. What is drawn does not depend on the workers.
     name, options: what the target is, in plain values; who resumes the job must give the same ones. drawahead cannot
         see whether your model is still the same: let the options say what it depends on.
     resume: go on with the job in the folder, or begin one if there is none. All that decides the samples must be as
@@ -61,44 +68,47 @@ def draw(
     A folder that another process draws into is refused. If the oracle or the disk fails, a `JobError` tells; Ctrl-C is
     an `Interrupted`, with what was finished of the shard under way. The finished shards are kept whatever happens.
     """
-    chain, place = as_chain(target), path("folder", folder)
+    place = path("folder", folder)
     for what, given, kind, wanted in (
-        ("sampler", sampler, Sampler, "a sampler such as Block()"),
         ("options", options, Mapping, "a mapping"),
         ("resume", resume, bool, "True or False"),
         ("any_version", any_version, bool, "True or False"),
         ("graphs", graphs, bool, "True, False or None"),
         ("progress", progress, bool, "True, False or None"),
+        ("workers", workers, RayWorkers, "RayWorkers(...)"),
     ):
         if given is not None:
             instance(what, given, kind, wanted)
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
+    if workers is not None and (executor is not None or on_round is not None):
+        raise InputError("workers draw whole shards: what answers their rounds is made with the target; no on_round")
     asked = JobRequest(
-        chain,
         validate.text("name", name, 1000),
         validate.plain("options", dict(options or {})),
         whole("num_samples", num_samples, 1),
-        sampler,
+        as_sampler(sampler),
         None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),
         None if shard_size is None else whole("shard_size", shard_size, 1),
         None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1),
         None if max_live is None else whole("max_live", max_live, 1),
         graphs,
-        executor,
     )
     shards.need_safetensors()
-    chain.check(asked.num)
+    if workers is None:
+        model = Model(as_chain(target), executor)
+        model.chain.check(asked.num)
     with ExitStack() as opened:
         _make(place)
-        opened.enter_context(lock.locked(place))
+        token = opened.enter_context(lock.locked(place))
         _check(place, resume)
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        drawing = JobRunner(place, asked, any_version)
-        drawing.run(on_round, stop, show)
-    return Job(place, drawing.manifest)
+        drawer: Drawer = Here(model) if workers is None else opened.enter_context(workers.drawing(target, place, token))
+        runner = JobRunner(place, asked, drawer, any_version)
+        runner.run(on_round, stop, show)
+    return Job(place, runner.manifest)
 
 
 def _make(folder: Path) -> None:
@@ -109,13 +119,19 @@ def _make(folder: Path) -> None:
         raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
 
 
+def _tidy(folder: Path) -> None:
+    """Remove what workers left that were killed over a shard, or came second."""
+    with suppress(OSError):
+        files.tidy(folder / manifest.SHARDS)
+
+
 def _check(folder: Path, resume: bool) -> None:
     """Refuse a folder that holds something else, or a job that is not to be gone on with."""
     if (folder / manifest.NAME).exists():
         if not resume:
             raise InputError(f"{folder} holds a job already: resume it, or name another folder")
         return
-    ours = {lock.NAME, manifest.SHARDS}
+    ours = {lock.NAME, manifest.SHARDS, status.NAME, conditions.NAME}
     if any(path.name not in ours and not files.is_temporary(path) for path in folder.iterdir()):
         raise InputError(f"{folder} is not empty, and holds no job: name another folder")
     if any((folder / manifest.SHARDS).glob("[!.]*")):

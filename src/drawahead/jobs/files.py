@@ -18,16 +18,56 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 def write(path: Path, data: bytes) -> None:
     """Write a file: under a temporary name beside it, to the disk, then renamed. A crash leaves the old one."""
-    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    temporary = path.with_name(temporary_name(path.name))
+    write_synced(temporary, data)
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS, 0o644), "wb") as file:
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file that nobody reads yet, to the disk. What could not be written as a whole is removed."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)  # on a full disk this gives room back
+        path.unlink(missing_ok=True)  # on a full disk this gives room back
         raise
+
+
+def temporary_name(name: str) -> str:
+    """What a file is called before it is whole."""
+    return f".{name}{_TEMPORARY}"
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add to a file, to the disk. What could be added only in part is taken back."""
+    new = not path.exists()
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINKS, 0o644), "wb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_nlink > 1:
+            raise InputError(f"{path} is a link: it is not written to")
+        before = found.st_size
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            if os.fstat(file.fileno()).st_size < before + len(data):  # a full disk has room for less
+                os.ftruncate(file.fileno(), before)
+            raise
+    if new:
+        sync(path.parent)
+
+
+def adopt(temporary: Path, path: Path) -> None:
+    """Give a file that somebody else has written, and synced, its name."""
+    os.replace(temporary, path)
     sync(path.parent)
 
 
@@ -63,6 +103,8 @@ def is_folder(path: Path) -> bool:
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[tuple[BinaryIO, int]]:
     """A plain file and its size, to read; never what a link leads to."""
+    if "\0" in str(path):
+        raise InputError(f"{what} {str(path)!r} is not readable: no name holds a zero byte")
     try:
         with open(os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             found = os.fstat(file.fileno())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,10 @@ from torch import Tensor
 from drawahead.engine.run import TRACED
 from drawahead.errors import InputError
 from drawahead.history import History
-from drawahead.jobs import manifest, shards
+from drawahead.jobs import conditions, journal, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
+from drawahead.models.condition import Given
 from drawahead.report import Report
 from drawahead.validate import path, whole
 
@@ -44,15 +45,30 @@ class Job:
         """The finished shards, in order."""
         return self.manifest.shards
 
-    @property
+    @cached_property
     def num_samples(self) -> int:
-        """Samples finished: those with numbers 0 ... num_samples-1."""
+        """Samples finished from the first one on: those with numbers 0 ... num_samples-1. Workers may be further."""
+        end = 0
+        for shard in self.shards:
+            if shard.first != end:
+                break
+            end += shard.count
+        return end
+
+    @property
+    def finished(self) -> int:
+        """All samples finished, also those whose number comes after that of a missing one."""
         return sum(shard.count for shard in self.shards)
 
     @property
     def complete(self) -> bool:
         """Whether all samples are there."""
-        return self.num_samples == self.config.num
+        return self.finished == self.config.num
+
+    @property
+    def condition(self) -> Given:
+        """The tables that the model was told, a row for each sample; empty if there are none."""
+        return conditions.read(self.folder, self.config.condition)
 
     def samples(self, first: int = 0, count: int | None = None) -> Tensor:
         """Samples first ... first+count-1, or all from `first` on (count, ...). Only their shards are read."""
@@ -68,35 +84,37 @@ class Job:
                 parts.append(values[begin - shard.first : end - shard.first])
         return torch.cat(parts)
 
+    def parts(self) -> Iterator[Tensor]:
+        """Samples 0 ... num_samples-1, shard by shard: what is more than memory holds can be gone through like this."""
+        for shard in self.shards:
+            if shard.first >= self.num_samples:
+                return
+            yield shards.samples(self.folder, shard, self.config)
+
     @cached_property
     def report(self) -> Report:
         """What all finished shards cost together, as if one run had drawn them one after another."""
         reports = [shards.report(self.folder, shard) for shard in self.shards]
-        written = self.config.sampler
         if not reports:
-            return self._nothing_yet()
+            return no_report(self.config)
+        written = self.config.sampler
         return replace(merged(reports), choice=written.choice, probes=written.probes)
 
-    def _nothing_yet(self) -> Report:
-        written = self.config.sampler
-        return Report(
-            sampler=written.text,
-            choice=written.choice,
-            exact=written.sampler is not None and written.sampler.guarantee.exact,
-            seed=self.config.seed,
-            num_samples=0,
-            steps=self.config.steps,
-            rounds=0,
-            passes=0,
-            probes=written.probes,
-            rereads=0,
-            drafted=0,
-            accepted=0,
-            candidates=0,
-            seconds=0.0,
-            oracle_seconds=0.0,
-            history=History(),
-        )
+    def damaged(self) -> list[Shard]:
+        """Read every finished shard. -> those that are not what the manifest tells, or are not there."""
+        return [shard for shard in self.shards if not self._sound(shard)]
+
+    def _sound(self, shard: Shard) -> bool:
+        try:
+            shards.samples(self.folder, shard, self.config)
+        except InputError:
+            return False
+        return True
+
+    def look(self) -> None:
+        """Read shards until one is sound: samples have the shape that the manifest tells, or this is an InputError."""
+        if not any(self._sound(shard) for shard in self.shards):
+            self.verify()
 
     def verify(self) -> None:
         """Read every finished shard; an InputError says which one is not what the manifest tells."""
@@ -104,14 +122,37 @@ class Job:
             shards.samples(self.folder, shard, self.config)
 
     def __repr__(self) -> str:
-        done = f"{self.num_samples} of {self.config.num} samples"
+        done = f"{self.finished} of {self.config.num} samples"
         return f"Job({str(self.folder)!r}: {self.config.name}, {done})"
 
 
 def read(folder: Folder) -> Job:
     """The job in a folder, whether it is complete or not, or even being drawn."""
     place = path("folder", folder)
-    return Job(place, manifest.read(place))
+    return Job(place, journal.read(place))
+
+
+def no_report(config: Config) -> Report:
+    """The report of a job of which nothing is drawn yet."""
+    written = config.sampler
+    return Report(
+        sampler=written.text,
+        choice=written.choice,
+        exact=written.sampler is not None and written.sampler.guarantee.exact,
+        seed=config.seed,
+        num_samples=0,
+        steps=config.steps,
+        rounds=0,
+        passes=0,
+        probes=written.probes,
+        rereads=0,
+        drafted=0,
+        accepted=0,
+        candidates=0,
+        seconds=0.0,
+        oracle_seconds=0.0,
+        history=History(),
+    )
 
 
 def merged(reports: Sequence[Report]) -> Report:

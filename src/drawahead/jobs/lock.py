@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import stat
 from collections.abc import Iterator
@@ -17,17 +18,18 @@ NAME = "lock"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of this folder. If one is in it already, that is an InputError.
+def locked(folder: Path) -> Iterator[str]:
+    """Keep other processes out of this folder. If one is in it already, that is an InputError. -> a token for `held`.
 
     The lock is the system's own (flock), so it ends with the process: kill -9 leaves none behind. Where there is no
     flock, the file itself is the lock, and one whose process is gone from this machine is taken over.
     """
+    token = secrets.token_hex(16)
     try:
         import fcntl
     except ImportError:
-        with _by_file(folder / NAME):
-            yield
+        with _by_file(folder / NAME, token):
+            yield token
         return
     handle = _opened(folder / NAME)
     try:
@@ -36,10 +38,34 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise _in_use(folder / NAME) from None
         os.ftruncate(handle, 0)
-        os.write(handle, _mark())
-        yield
+        os.write(handle, _mark(token))
+        yield token
     finally:
         os.close(handle)
+
+
+def held(folder: Path, token: str) -> bool:
+    """Whether this is, seen from wherever this runs, the folder that was locked with this token."""
+    return _owner(folder / NAME).get("token") == token
+
+
+def in_use(folder: Path) -> bool:
+    """Whether some process draws into this folder; where there is no flock, whether one said so."""
+    try:
+        import fcntl
+
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except ImportError:
+        return (folder / NAME).exists()
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _opened(path: Path) -> int:
@@ -56,7 +82,7 @@ def _opened(path: Path) -> int:
 
 
 @contextmanager
-def _by_file(path: Path) -> Iterator[None]:
+def _by_file(path: Path, token: str) -> Iterator[None]:
     owner = _owner(path)
     if owner.get("host") == socket.gethostname() and not _alive(owner.get("pid")):
         path.unlink(missing_ok=True)
@@ -65,15 +91,15 @@ def _by_file(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise _in_use(path) from None
     try:
-        os.write(handle, _mark())
+        os.write(handle, _mark(token))
         os.close(handle)
         yield
     finally:
         path.unlink(missing_ok=True)
 
 
-def _mark() -> bytes:
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode() + b"\n"
+def _mark(token: str) -> bytes:
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "token": token}).encode() + b"\n"
 
 
 def _owner(path: Path) -> dict[str, Any]:

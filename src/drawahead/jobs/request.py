@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -13,10 +14,9 @@ from drawahead.engine.start import start_run
 from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
 from drawahead.executors.local import Local
-from drawahead.jobs.config import MOST_SHARDS, Config, versions
+from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
 from drawahead.jobs.manifest import Manifest
 from drawahead.jobs.sizing import Pace, shard_size
-from drawahead.models.condition import fingerprint
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Auto, Sampler
@@ -30,7 +30,6 @@ _OTHER_NOISE = 0x9E3779B97F4A7C15
 class JobRequest:
     """The arguments of `draw` that decide the samples. None: as the job in the folder has it, or as usual."""
 
-    chain: Chain
     name: str
     options: dict[str, Any]
     num: int
@@ -40,13 +39,13 @@ class JobRequest:
     max_batch_size: int | None
     max_live: int | None
     graphs: bool | None
-    executor: Executor | None
 
-    def begun(self) -> Config:
+    def begun(self, chain: Chain, executor: Executor | None) -> Config:
         """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
         seed = seed_from(self.seed, None)
         max_live = self.max_live or 1024
-        size = self.shard_size or shard_size(self.chain, self.num, lambda n, pace: self._pilot(seed, n, pace))
+        pilot = functools.partial(self._pilot, chain, executor, seed)
+        size = self.shard_size or shard_size(chain, self.num, pilot)
         size = min(size, self.num)
         if -(-self.num // size) > MOST_SHARDS:
             least = -(-self.num // MOST_SHARDS)
@@ -55,10 +54,10 @@ class JobRequest:
         written = SamplerRecord(repr(sampler), sampler)
         if isinstance(sampler, Auto):
             # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
-            call = Call(self.chain, sampler, seed, size, min(max_live, size))
-            split = bool(self.executor or self.max_batch_size)
+            call = Call(chain, sampler, seed, size, min(max_live, size))
+            split = bool(executor or self.max_batch_size)
             with torch.no_grad():
-                run = start_run(call, self.executor or Local(self.max_batch_size), self.graphs, split=split)
+                run = start_run(call, executor or Local(self.max_batch_size), self.graphs, split=split)
                 run.close()
             chosen = run.call
             written = SamplerRecord(
@@ -74,10 +73,10 @@ class JobRequest:
             max_batch_size=self.max_batch_size,
             max_live=max_live,
             graphs=self.graphs,
-            **self._of_chain(),
+            **vars(Facts.of(chain)),
         )
 
-    def resumed(self, found: Manifest, *, any_version: bool) -> tuple[Config, Sampler]:
+    def resumed(self, found: Manifest, facts: Facts, *, any_version: bool) -> tuple[Config, Sampler]:
         """The configuration of the job to go on with, if that is what is asked for, and its sampler."""
         config = found.config
         written = config.sampler
@@ -91,7 +90,7 @@ class JobRequest:
         if "shard_size" in given:
             given["shard_size"] = min(given["shard_size"], self.num)
         here = replace(
-            config, name=self.name, options=self.options, num=self.num, sampler=written, **given, **self._of_chain()
+            config, name=self.name, options=self.options, num=self.num, sampler=written, **given, **vars(facts)
         )
         different = config.differences(here)
         if different:
@@ -109,25 +108,15 @@ class JobRequest:
             )
         return config, written.sampler
 
-    def _of_chain(self) -> dict[str, Any]:
-        room = self.chain.empty(1)
-        return {
-            "device": self.chain.device.type,
-            "steps": self.chain.steps,
-            "shape": tuple(room.shape[1:]),
-            "dtype": str(room.dtype).removeprefix("torch."),
-            "condition": fingerprint(getattr(self.chain, "condition", {})),
-        }
-
-    def _pilot(self, seed: int, num_samples: int, pace: Pace) -> Result:
+    def _pilot(self, chain: Chain, executor: Executor | None, seed: int, num_samples: int, pace: Pace) -> Result:
         return sample(
-            self.chain,
+            chain,
             num_samples,
             sampler=self.sampler,
             seed=(seed + _OTHER_NOISE) % 2**63,
             max_batch_size=self.max_batch_size,
             max_live=self.max_live or 1024,
-            executor=self.executor,
+            executor=executor,
             graphs=self.graphs,
             on_round=pace,
             stop=pace,

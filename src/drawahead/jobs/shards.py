@@ -66,6 +66,13 @@ def read(folder: Path, shard: Shard) -> bytes:
     return data
 
 
+def check_size(folder: Path, shard: Shard) -> None:
+    """Refuse a file that has not the size that the manifest tells of: what can be said without reading it."""
+    with files.opened(_path(folder, shard), "the shard") as (_, size):
+        if size != shard.bytes:
+            raise InputError(f"the shard {_path(folder, shard)} is damaged: it has {size} bytes, not {shard.bytes}")
+
+
 def report(folder: Path, shard: Shard) -> Report:
     """The report of a shard: the head of its file, and the times in the manifest."""
     path = _path(folder, shard)

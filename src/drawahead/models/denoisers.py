@@ -17,7 +17,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
-from drawahead.validate import instance, short
+from drawahead.validate import instance, law_precision, short
 
 Denoiser = Callable[..., Tensor]
 """(x, k, **condition) -> prediction."""
@@ -31,6 +31,14 @@ class DenoisingTarget(abc.ABC):
     shape: tuple[int, ...]
     radius: float
     """An R with |y - mean| of about R sqrt(d) at most: where a localization grid turns geometric."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: vectors of shape {getattr(self, 'shape', '?')}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_oracle  # pages look at everything: they come last
+
+        return of_oracle(self)
 
     @abc.abstractmethod
     def mean(self, x: Tensor, t: Tensor) -> Tensor:
@@ -80,12 +88,13 @@ def _converted(
     def denoise(x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
         plan = plans[x.device]
         output = network(x, plan.time[k], **given)
-        # In float64: the conversion loses nothing to the network's dtype.
+        # In float64, where there is any: the conversion loses nothing to the network's dtype.
+        wide = law_precision(None, x.device)
         signal, noise = (values[k].view(-1, *(1,) * (x.dim() - 1)) for values in (plan.signal, plan.noise))
         if plan.spread is None:
-            return convert(x.double(), output.double(), signal, noise)
-        data, spread = output.double().tensor_split([x.shape[1]], dim=1)
-        return torch.cat([convert(x.double(), data, signal, noise), spread], dim=1)
+            return convert(x.to(wide), output.to(wide), signal, noise)
+        data, spread = output.to(wide).tensor_split([x.shape[1]], dim=1)
+        return torch.cat([convert(x.to(wide), data, signal, noise), spread], dim=1)
 
     return denoise
 
@@ -102,7 +111,7 @@ class _Plans(dict[torch.device, Plan]):
         return {"schedule": self.schedule}
 
     def __missing__(self, device: torch.device) -> Plan:
-        self[device] = self.schedule.plan().to(device)
+        self[device] = self.schedule.plan().to(device, law_precision(None, device))
         return self[device]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import torch
@@ -41,9 +41,23 @@ class TokenOracle(abc.ABC):
     rereads: bool = False
     """True when more rows of a conditioning that was asked before are cheap. Otherwise all rows that may be needed are
     read at once, which for a network is free and for a formula is not."""
+    recall_width: int | None = None
+    """The widest window for which going on from what is kept of a path (see `remember`) takes less time than a whole
+    pass; None: any."""
     order_rates: Tensor | None = None
     """How early positions tend to come in a random order (n,), or of each sequence (m, n): the next one is drawn with
     probability proportional to this. None: all alike."""
+
+    def __repr__(self) -> str:
+        length, tokens = (
+            getattr(self, name, "?") for name in ("length", "vocab_size")
+        )  # a user's may not have them yet
+        return f"<{type(self).__name__}: {length} positions, {tokens} tokens>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.pages.notebook import of_oracle  # pages look at everything: they come last
+
+        return of_oracle(self)
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor) -> Tensor:
@@ -114,6 +128,11 @@ class TokenOracle(abc.ABC):
         return self.chain_rows(tokens, rank, row, prefix, position)
 
 
+def told(oracle: TokenOracle, given: Mapping[str, Tensor]) -> TokenOracle:
+    """The oracle, told the rows of a condition."""
+    return oracle.conditioned(**given) if given else oracle
+
+
 def reveal(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor) -> Tensor:
     """The masked sequences (m, n) in which sequence row[i] shows only its positions of rank below prefix[i]."""
     return torch.where(rank[row] < prefix[:, None], tokens[row], HIDDEN)
@@ -148,7 +167,10 @@ class FunctionOracle(TokenOracle):
 
 
 _LOOKS = frozenset(
-    {"length", "vocab_size", "device", "one_pass", "rereads", "order_rates", "bytes_per_query", "possible"}
+    {
+        *("length", "vocab_size", "device", "one_pass", "rereads", "recall_width", "order_rates", "bytes_per_query"),
+        "possible",
+    }
 )
 
 

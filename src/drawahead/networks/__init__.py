@@ -5,3 +5,7 @@ from drawahead.networks.fashion import fashion
 from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
 
 __all__ = ["TextModel", "emoji", "emoji_words", "fashion", "infilling", "text", "to_text", "to_tokens"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -81,6 +81,13 @@ def assembled(template: str, scripts: Sequence[str], data: Mapping[str, Any], fi
     return page.encode("utf-8", "replace").decode()  # half a character, as names of files may hold, is none
 
 
+def still(template: str, styles: Sequence[str], **fields: str) -> str:
+    """A page without scripts, from one of the templates."""
+    style = "\n".join(map(_part, styles))
+    policy = f"default-src 'none'; style-src '{_digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return Template(_part(template)).substitute(policy=policy, style=style, **fields)
+
+
 def write(path: str | Path, page: str) -> None:
     """Write a page to a file."""
     file = validate.path("path", path)
@@ -134,7 +141,7 @@ def _configuration(report: Report, about: Mapping[str, object]) -> dict[str, obj
         "exact": "yes" if report.exact else "no",
         "seed": report.seed,
         "samples": report.num_samples,
-        "steps a sample": report.steps,
+        "steps per sample": report.steps,
         **({"queries to choose": report.probes} if report.probes else {}),
         **({"candidates": report.candidates} if report.candidates else {}),
         **about,

@@ -37,7 +37,7 @@ def report_figure(report: Report, path: str | Path | None = None) -> Figure:
 
 
 def _speculation(axes: Axes, report: Report) -> None:
-    axes.set(title="which step was committed in which round", xlabel="steps", ylabel="round")
+    axes.set(title="which round committed which steps", xlabel="steps", ylabel="round")
     traced = [(number, steps) for number, steps in report.progress.items() if len(steps) > 1]
     if not traced:
         _nothing(axes)
@@ -64,7 +64,7 @@ def _speculation(axes: Axes, report: Report) -> None:
 
 
 def _rounds(axes: Axes, report: Report) -> None:
-    axes.set(title="what each round asked, and committed", xlabel="round")
+    axes.set(title="queries and committed steps in each round", xlabel="round")
     if not report.widths:
         _nothing(axes)
         return
@@ -88,7 +88,7 @@ def _drafts(axes: Axes, report: Report) -> None:
 
 
 def _spread(axes: Axes, report: Report) -> None:
-    axes.set(title="rounds a sample", xlabel="rounds", ylabel="samples")
+    axes.set(title="rounds per sample", xlabel="rounds", ylabel="samples")
     if not report.sample_rounds:
         _nothing(axes)
         return

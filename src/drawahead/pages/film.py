@@ -23,7 +23,7 @@ from drawahead.pages.replay import replay
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler, Separated
-from drawahead.samplers.record import from_repr
+from drawahead.samplers.record import as_sampler, from_repr
 from drawahead.validate import instance, whole
 from drawahead.views import TokenView, VectorView, View, view_of
 
@@ -31,7 +31,7 @@ _LONGEST = 8192  # positions of a sequence: a page with more would be slow
 
 
 def film(
-    target: Target, result: Result, samples: int = 4, *, view: View | None = None, sampler: Sampler | None = None
+    target: Target, result: Result, samples: int = 4, *, view: View | None = None, sampler: Sampler | str | None = None
 ) -> Film:
     """How the first `samples` of a result came about.
 
@@ -39,7 +39,7 @@ def film(
     None takes the one that the report names. Tokens follow from the report alone, unless `Separated` drew them; it, and
     vectors, are drawn again, which costs the rounds once more.
     """
-    chain = as_chain(target)
+    chain, sampler = as_chain(target), as_sampler(sampler)
     instance("result", result, Result, "what drawahead.sample gives")
     view = viewed(view) or view_of(chain)
     rows = _traced(result)[: whole("samples", samples, 1)]

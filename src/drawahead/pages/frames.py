@@ -55,7 +55,7 @@ def vector_film(chain: VectorChain, result: Result, rows: Sequence[int], view: V
         picture["smooth"] = isinstance(view, Images)
         reels.append(Reel(number, chain.steps, tuple(again.progress[number]), picture))
         same = same and torch.allclose(final.to(last), last, atol=1e-2)
-    return Film(tuple(reels), "" if same else "The film was drawn again, and rounding led it to other samples.")
+    return Film(tuple(reels), "" if same else "The animation was drawn again, and rounding led to other samples.")
 
 
 def _ends(progress: Sequence[int]) -> set[int]:

@@ -18,12 +18,13 @@ from drawahead.pages.gallery import Target, gallery, suiting, viewed
 from drawahead.pages.reels import Film
 from drawahead.sample import Result, as_chain
 from drawahead.samplers import Sampler
+from drawahead.samplers.record import as_sampler
 from drawahead.validate import instance, whole
 from drawahead.views import View, view_of
 
 STOPPED = (
-    "The run was stopped before all samples were finished. Those that finish early are not typical: do not take them "
-    "for the law."
+    "The run was stopped before all samples were finished. Those that finish early are not typical: do not treat them "
+    "as a fair sample."
 )
 
 
@@ -36,7 +37,7 @@ def page(
     samples: int | None = None,
     films: int = 4,
     view: View | None = None,
-    sampler: Sampler | None = None,
+    sampler: Sampler | str | None = None,
     about: Mapping[str, object] | None = None,
     note: str = "",
 ) -> str:
@@ -47,7 +48,7 @@ def page(
     the target. sampler: what drew them; None takes the one that the report names. about: more lines for the
     configuration. note: what readers should be warned of; that a run was stopped early is said without it.
     """
-    chain = as_chain(target)
+    chain, sampler = as_chain(target), as_sampler(sampler)
     view = viewed(view) or view_of(chain)
     films = whole("films", films, 0)
     instance("note", note, str, "a text")
@@ -84,11 +85,9 @@ def job_page(
     if chain is None:
         shown = suiting(kept, report.num_samples, report, view, samples)
         return document(report, path, title=config.name, samples=shown, about=_about(job), note=note)
-    _check(chain, job, kept)
-    result = Result(kept, torch.arange(len(kept)), report)
     return page(
         chain,
-        result,
+        _result(chain, job, kept),
         path,
         title=config.name,
         samples=samples,
@@ -98,6 +97,23 @@ def job_page(
         about=_about(job),
         note=note,
     )
+
+
+def job_film(job: Job, *, target: Target, films: int = 4, view: View | None = None) -> Film:
+    """How the first `films` samples of a job came about; the others are as for `job_page`."""
+    instance("job", job, Job, "what drawahead.jobs.read gives")
+    chain, films = as_chain(target), whole("films", films, 1)
+    result = _result(chain, job, job.samples(0, min(job.num_samples, films)))
+    sampler = job.config.sampler.sampler
+    if not filmable(chain, result, sampler):
+        raise InputError(f"there is nothing to film in {job.folder}: its samples took as many rounds as one by one")
+    return film(chain, result, films, view=view, sampler=sampler)
+
+
+def _result(chain: Chain, job: Job, samples: Tensor) -> Result:
+    """The first samples of a job as a result, with the report of all."""
+    _check(chain, job, samples)
+    return Result(samples, torch.arange(len(samples)), replace(job.report, seed=job.config.seed))
 
 
 def _check(chain: Chain, job: Job, samples: Tensor) -> None:
@@ -117,9 +133,9 @@ def _about(job: Job) -> dict[str, object]:
     return {
         "target": config.name,
         **({"options": options} if options else {}),
-        "samples asked for": f"{config.num:,}, in shards of {config.shard_size:,}",
+        "samples requested": f"{config.num:,}, in shards of {config.shard_size:,}",
         "dtype and device": f"{config.dtype}, {config.device}",
-        **({"at most at a time": config.max_batch_size} if config.max_batch_size else {}),
+        **({"largest batch": config.max_batch_size} if config.max_batch_size else {}),
         "begun": job.manifest.created,
         "drawn with": f"drawahead {last['drawahead']}, torch {last['torch']}, Python {last['python']}",
     }

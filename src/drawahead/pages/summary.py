@@ -34,27 +34,31 @@ def headline(report: Report) -> str:
     fewer, rounds = times_fewer(report), short(report.mean_rounds)
     opening = f"{report.steps:,} step{'s' * (report.steps != 1)} in {rounds} round{'s' * (rounds != '1')}"
     if fewer < 1.05:
-        return f"{opening} a sample: as many as one by one."
-    return f"{opening} a sample, {short(fewer)} times fewer."
+        return f"{opening} per sample: as many as one by one."
+    return f"{opening} per sample, {short(fewer)} times fewer."
 
 
 def sentences(report: Report) -> list[str]:
     """What the outcome means, and what it cost."""
-    law = "the samples have the law of drawing one by one" if report.exact else "these samples have another law"
+    law = (
+        "the samples have the same distribution as when drawn one by one"
+        if report.exact
+        else "these samples have another distribution"
+    )
     if not report.sample_rounds:
         return []
     said = [f"{'Exact' if report.exact else 'Not exact'}: {law}."]
     if not report.mean_rounds or not report.steps:
         return said
     more = report.queries_per_sample / report.steps
-    asked = f"The model was asked {short(report.queries_per_sample)} queries a sample"
+    asked = f"The model answered {short(report.queries_per_sample)} queries per sample"
     if more > 1.005:
-        said.append(f"{asked}, where one by one asks {report.steps:,}: {short(more)} times as many.")
+        said.append(f"{asked}, where one by one needs {report.steps:,}: {short(more)} times as many.")
     else:
         said.append(f"{asked}, no more than one by one.")
     if report.passes < report.queries:
         passes = short(report.passes / report.num_samples)
-        said.append(f"One pass answers a whole path, so they took {passes} passes a sample.")
+        said.append(f"One pass evaluates a whole path, so this took {passes} passes per sample.")
     return said
 
 
@@ -64,7 +68,7 @@ def figures(report: Report) -> list[Figure]:
         return [Figure("0", "samples finished"), Figure(f"{report.rounds:,}", "rounds")]
     shown = [
         Figure(f"{report.num_samples:,}", f"sample{'s' * (report.num_samples != 1)}", f"{report.steps:,} steps each"),
-        Figure(short(report.mean_rounds), "rounds a sample", f"{report.rounds:,} in all"),
+        Figure(short(report.mean_rounds), "rounds per sample", f"{report.rounds:,} in all"),
     ]
     if report.steps:
         more = report.queries_per_sample / report.steps
@@ -128,7 +132,7 @@ def _rounds(report: Report) -> dict[str, Any]:
 def _compared(report: Report) -> list[dict[str, Any]]:
     if not report.sample_rounds or not report.steps:
         return []
-    pairs = [("rounds a sample", report.mean_rounds), ("queries a sample", report.queries_per_sample)]
+    pairs = [("rounds per sample", report.mean_rounds), ("queries per sample", report.queries_per_sample)]
     return [
         {"name": name, "sequential": report.steps, "drawahead": value, "told": [f"{report.steps:,}", short(value)]}
         for name, value in pairs

@@ -132,6 +132,8 @@ def _chosen(timings: Timings, known: Experience) -> Choice:
             return known.choice
     if gain < worth:
         twice = between(seconds, 1) / single
+        if not math.isfinite(twice):
+            return Choice(Sequential(), f"{steps} steps are too few to time rounds")
         return Choice(Sequential(), f"twice the queries take {twice:.2f} times as long: {gain:.2f}x at best")
     window = None if timings.whole else best
     ratio = seconds[best] / single

@@ -37,7 +37,7 @@ class Refining(WindowSampler):
 
     def more_noise(self, paths: Paths, target: Law, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
         """Corrections come from the persistent noise, and laws that couple alone need no uniforms either."""
-        none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
+        none = torch.zeros(len(paths), 0, dtype=paths.stream.dtype, device=paths.device)
         return (none if target.couples_alone else paths.stream.uniform(Purpose.ACCEPT, steps)), none
 
     def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:

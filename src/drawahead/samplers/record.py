@@ -18,6 +18,7 @@ from drawahead.samplers.separated import Separated
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.stepwise import Stepwise
 from drawahead.validate import short
+from drawahead.words import pick
 
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.__name__.lower(): sampler for sampler in (Sequential, Recursive, Stepwise, Block, Coupled, Picard)
@@ -28,20 +29,29 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in _OWN}
 
 
 def named(name: str, window: int | None = None) -> Sampler:
-    """The sampler called `name`, with a window if it takes one."""
+    """The sampler called `name`, in whatever case, with a window if it takes one."""
     if not isinstance(name, str):
         raise InputError(f"name must be that of a sampler, not {short(name)}")
-    if name == "auto":
-        if window is not None:
-            raise InputError("sampler 'auto' chooses its window itself: give a window with another, such as coupled")
-        return Auto()
-    if name not in SAMPLERS:
-        raise InputError(f"there is no sampler {name!r}; the samplers are auto, {', '.join(SAMPLERS)}")
+    known: dict[str, type[Sampler]] = {"auto": Auto, **SAMPLERS, "separated": Separated}
+    kind = pick("sampler", name, known)
     if window is None:
-        return SAMPLERS[name]()
-    if "window" not in _settings(SAMPLERS[name]):
+        return kind()
+    if kind is Auto:
+        raise InputError("sampler 'auto' chooses its window itself: give a window with another, such as coupled")
+    if "window" not in _settings(kind):
         raise InputError(f"sampler {name!r} takes no window")
-    return SAMPLERS[name](window=window)  # type: ignore[call-arg]
+    return kind(window=window)  # type: ignore[call-arg]
+
+
+def as_sampler(given: object) -> Sampler | None:
+    """The sampler that an argument `sampler=` asks for: itself, or by its name; None where none is given."""
+    if isinstance(given, str):
+        return named(given)
+    if given is None or isinstance(given, Sampler):
+        return given
+    if isinstance(given, type) and issubclass(given, Sampler):
+        raise InputError(f"sampler must be a sampler, not its class: write {given.__name__}()")
+    raise InputError(f"sampler must be a sampler such as Block(), or a name such as 'block', not {short(given)}")
 
 
 def from_repr(text: str) -> Sampler:
@@ -129,7 +139,7 @@ def _settings(kind: Any) -> list[str]:
 
 
 def _fits(setting: object, usual: object) -> bool:
-    """Whether a setting has the type of the usual one; what is None by default may be a number."""
+    """Whether a setting has the type of the usual one; what is None by default may be a number or a word."""
     if isinstance(usual, bool) or setting is None:
         return type(setting) is type(usual)
-    return type(setting) in (int, float)
+    return type(setting) in ((int, float, str) if usual is None else (int, float))

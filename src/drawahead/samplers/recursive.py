@@ -1,36 +1,33 @@
-"""Recursive speculative rejection sampling, as in the paper.
+"""Recursive speculative rejection sampling: the decisions. What follows from them is in `recursion.py`.
 
 Anari, Baronio, Chen, Haqi, Koehler, Li, Vuong, "Parallel sampling via autospeculation" (arXiv 2511.07869).
-Symbols: S = [a, b) a segment, mu_S its target law, nu_S the draft (all of S from the answer at a), L(S) and R(S) its
-halves, rho the growth of the batches of candidates.
+Symbols: S = [a, b) a segment, mu_S its target law, nu_S the draft (all of S from the answer at a), rho the growth of
+the batches of candidates.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, final
+from typing import ClassVar, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Answer, Chain, Paths, Tally
-from drawahead.engine.threads import Fork, Thread
+from drawahead.chains.base import Paths
+from drawahead.engine.threads import Thread
 from drawahead.errors import InputError
-from drawahead.laws import Law
-from drawahead.randomness import Purpose
 from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.validate import number
+from drawahead.samplers.recursion import Recursion
+from drawahead.samplers.segments import Flags, Ints
+from drawahead.validate import number, short
 
-
-class _Drawn(NamedTuple):
-    """A segment drawn from mu_S, for one sample."""
-
-    values: Tensor  # (1, |S|, ...)
-    target: Law  # (1, |S|): the law of each step given those before, along `values`
-    onward: Law | None  # laws of the steps after S from the answer at b, if that was asked
+PAPER = "paper"
+_FIRST = 8  # the second batch of candidates begins with this one, and the next ones with twice the last
+_WIDER = 1.5  # by how much a segment is larger than one that was accepted, or smaller than one that was not
 
 
 @final
@@ -38,94 +35,75 @@ class _Drawn(NamedTuple):
 class Recursive(Sampler):
     """Accept a whole segment at once, or else draw candidates for it by recursing into its halves.
 
-    `growth` is rho (None: one over the depth of the recursion, the paper's choice). The number of candidates a
-    rejected segment needs has mean 1 / TV(mu_S, nu_S) and a heavy tail; it is reported and never capped.
+    `growth="paper"` is the algorithm as published: the first segment is the whole sample, and batches of candidates
+    grow by rho = one over the depth of the recursion. Otherwise segments are only as large as are accepted about as
+    often as not, and candidates run while their segment is still being verified. `growth` is then rho; None: seven
+    candidates at once, and then twice as many each time.
+
+    The number of candidates a rejected segment needs has mean 1 / TV(mu_S, nu_S) and a heavy tail; it is reported and
+    never capped.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=True, rounds="O~(n^(1/2))", reference="parallel sampling via autospeculation, arXiv 2511.07869"
     )
-    growth: float | None = None
+    growth: float | str | None = None
 
     def __post_init__(self) -> None:
+        if self.growth is None or (isinstance(self.growth, str) and self.growth == PAPER):
+            return
+        if isinstance(self.growth, str):
+            raise InputError(f'growth must be a number, None or "{PAPER}", not {short(self.growth)}')
         # Batches that hardly grow are mostly empty; those that grow at once are the first and the last.
-        if self.growth is not None and not 1e-3 <= number("growth", self.growth) <= 1e3:
+        if not 1e-3 <= number("growth", self.growth) <= 1e3:
             raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
 
-    def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
-        pairs = [pair for number in samples for pair in super(Recursive, self).threads(chain, seed, [number], tally)]
-        for paths, _ in pairs[:1]:
-            if paths.windows_only:
-                raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
-        return pairs
-
     def run(self, paths: Paths) -> Thread:
-        while len(paths):
-            size = int(paths.stretch)
-            draft = yield from _laws(paths, size)
-            drawn: _Drawn = yield from self._segment(paths, draft, beyond=0)
-            paths.commit(drawn.values, torch.tensor([size]))
+        if paths.windows_only:
+            raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
+        return Recursion(self, paths).rounds()
 
-    def _segment(self, paths: Paths, draft: Law, beyond: int) -> Thread:
-        """Draw S from mu_S. `draft` holds nu_S; `beyond` steps after S will need laws from the answer at b."""
-        size = draft.shape[1]
-        guess = draft.draw(draft.noise(paths.stream, Purpose.VALUE, paths.steps(size)))
-        if size == 1:
-            return _Drawn(guess, draft, None)  # a leaf: nu = mu
-        # Verify: the conditionings a+1 ... b-1 along the guess (a is known already), and b for what comes after.
-        count = size - 1 + (beyond > 0)
-        reach = torch.zeros(1, count, dtype=torch.int64)
-        reach[0, -1] = max(0, beyond - 1)
-        answer: Answer = yield paths.ask(guess, torch.tensor([count]), reach, first=1)
-        laws = answer.target
-        target = _part(draft, 0, 1).join(_part(laws, 0, size - 1))
-        onward: Law | None = None
-        if beyond:
-            onward = _part(laws, size - 1, size).join((yield from _after(answer, count - 1, beyond - 1)))
-        paths.tally.drafted += size
-        uniform = paths.stream.uniform(Purpose.ACCEPT, paths.steps(1))
-        if bool(uniform.log() <= target.log_ratio(draft, guess).sum()):
-            paths.tally.accepted += size
-            return _Drawn(guess, target, onward)
-        growth = 1 + (self.growth or 1 / max(1, math.ceil(math.log2(int(paths.length)))))
-        for r in itertools.count():
-            batch = range(math.ceil(growth**r), math.ceil(growth ** (r + 1)))
-            paths.tally.candidates += len(batch)
-            children = [paths.branch(paths.stream.child(i, int(paths.position))) for i in batch]
-            # The lowest accepted index wins, not the first to finish: run time depends on the value.
-            winner = yield Fork([self._candidate(child, draft, beyond) for child in children], until=_accepted)
-            if winner is not None:
-                return winner[1]
+    def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
+        """Whether to take x ~ nu_S: with probability min(1, mu_S(x) / nu_S(x))."""
+        return uniform.log() <= log_ratio
 
-    def _candidate(self, paths: Paths, draft: Law, beyond: int) -> Thread:
-        """Draw y ~ mu_S by halves; -> y with probability max(0, 1 - nu_S(y) / mu_S(y)), else None."""
-        size, half = draft.shape[1], (draft.shape[1] + 1) // 2
-        judge = paths.stream.uniform(Purpose.CORRECT, paths.steps(1))
-        left: _Drawn = yield from self._segment(paths, _part(draft, 0, half), beyond=size - half)
-        paths.advance(left.values, torch.tensor([half]))
-        right_draft = left.onward if left.onward is not None else (yield from _laws(paths, size - half))
-        right: _Drawn = yield from self._segment(paths, right_draft, beyond)
-        values = torch.cat([left.values, right.values], dim=1)
-        target = left.target.join(right.target)
-        log_ratio = target.log_ratio(draft, values).sum()
-        accepted = bool(judge < -torch.expm1(-log_ratio))
-        return _Drawn(values, target, right.onward) if accepted else None
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+        """Whether to take y ~ mu_S, candidate number `index`: with probability max(0, 1 - nu_S(y) / mu_S(y))."""
+        return uniform < -torch.expm1(-log_ratio)
+
+    def settled(self, running: Ints, has_winner: Flags) -> Flags:
+        """Which segments wait for no candidate any more: `running` are under way below the lowest accepted one, or in
+        all. Never the one that ends first: run time depends on the value."""
+        return np.asarray(running == 0)
+
+    @property
+    def eager(self) -> bool:
+        """Whether the first candidates begin before it is known that they are needed. Not in the recursion: there
+        segments are small and mostly accepted, and every level would multiply the queries."""
+        return self.growth != PAPER
+
+    def first_segment(self, length: Ints) -> Ints:
+        """How large the first segment of samples of these lengths should be."""
+        return length if self.growth == PAPER else np.maximum(4, np.sqrt(length)).astype(np.int64)
+
+    def next_segment(self, size: Ints, accepted: Flags) -> Ints:
+        """How large the next one should be. This reads how segments fared that are committed, whose noise is spent."""
+        if self.growth == PAPER:
+            return size
+        smaller = np.maximum(1, np.floor(size / _WIDER))
+        return np.where(accepted, np.ceil(size * _WIDER), smaller).astype(np.int64)
+
+    def batch_after(self, index: int, length: int) -> int:
+        """One past the last of the candidates that run beside number `index`, the first of its batch, in a sample of
+        so many steps."""
+        if self.growth is None:
+            return max(_FIRST, 2 * index)
+        depth = max(1, math.ceil(math.log2(length)))
+        return _batch_after(index, 1 + (1 / depth if isinstance(self.growth, str) else self.growth))
 
 
-def _laws(paths: Paths, size: int) -> Thread:
-    """One query: the laws of the next `size` steps, all from the answer at the current position."""
-    one = torch.ones(1, dtype=torch.int64)
-    answer: Answer = yield paths.ask(None, one, (one * size - 1)[:, None])
-    return answer.target.join((yield from _after(answer, 0, size - 1)))
-
-
-def _after(answer: Answer, depth: int, width: int) -> Thread:
-    return (yield from answer.after(torch.tensor([depth]), width))
-
-
-def _part(law: Law, start: int, stop: int) -> Law:
-    return law[torch.zeros(1, 1, dtype=torch.int64), torch.arange(start, stop)[None]]
-
-
-def _accepted(drawn: _Drawn | None) -> bool:
-    return drawn is not None
+@functools.cache
+def _batch_after(index: int, growth: float) -> int:
+    """The batches are ceil(growth^r) ... ceil(growth^(r + 1)) - 1; empty ones are skipped."""
+    ends = (math.ceil(growth**r) for r in itertools.count(max(0, math.floor(math.log(index, growth)) - 1)))
+    return next(end for end in ends if end > index)

@@ -23,7 +23,6 @@ from drawahead.models.separable import Piece, Separable, Settled
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
-from drawahead.samplers.recursive import Recursive
 from drawahead.validate import short
 
 
@@ -53,9 +52,7 @@ class Separated(Sampler):
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
         if isinstance(chain, TokenChain) and chain.order is not None:
             raise InputError("Separated chooses the order: give the chain none")
-        # Recursive draws one sample a thread.
-        groups = [[number] for number in samples] if isinstance(self.inner, Recursive) else [list(samples)]
-        return [pair for group in groups for pair in super(Separated, self).threads(chain, seed, group, tally)]
+        return super().threads(chain, seed, samples, tally)
 
     def run(self, paths: Paths) -> Thread:
         oracle: object = getattr(paths, "oracle", None)

@@ -32,7 +32,7 @@ class Sequential(WindowSampler):
         return 0
 
     def more_noise(self, paths: Paths, target: object, steps: Tensor, rounds: Tensor) -> tuple[Tensor, Tensor]:
-        none = torch.zeros(len(paths), 0, dtype=torch.float64, device=paths.device)
+        none = torch.zeros(len(paths), 0, dtype=paths.stream.dtype, device=paths.device)
         return none, none
 
     def widest(self, steps: int) -> int:
@@ -48,7 +48,7 @@ class Sequential(WindowSampler):
         return torch.zeros_like(window.width), window.target.draw(window.noise)
 
     def run(self, paths: Paths) -> Thread:
-        paths.remember()
+        paths.remember(0)
         while len(paths):
             one = torch.ones(len(paths), dtype=torch.int64)
             answer: Answer = yield paths.ask(None, one, torch.zeros(len(paths), 1, dtype=torch.int64))

@@ -34,4 +34,4 @@ class Stepwise(WindowSampler):
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         log_ratio = window.verified.log_ratio(window.draft, window.guess)
         kept = leading((window.uniform.log() <= log_ratio) & window.used)
-        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=torch.float64, device=kept.device))
+        return kept, window.corrected(kept, torch.zeros(len(kept), dtype=window.noise.dtype, device=kept.device))

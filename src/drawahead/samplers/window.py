@@ -217,12 +217,22 @@ class WindowSampler(Sampler):
         law = yield from self.redraft(answer, drafts.law, width, kept, columns, columns if beyond is None else beyond)
         return values, count, Drafts(law, following, wish, rounds)
 
+    def take(self, paths: Paths, drafts: Drafts, guess: Guess) -> Drafts:
+        """Commit all that is drafted, unverified: not exact. A step is always left. -> no drafts."""
+        paths.advance(guess.values, drafts.width)
+        return Drafts(drafts.law.first(0), torch.zeros_like(drafts.width), drafts.wish, drafts.rounds)
+
     def run(self, paths: Paths) -> Thread:
         if self.keeps_guesses:
-            paths.remember()
+            paths.remember(self.widest(int(paths.length.max())))
         drafts = self.begin(paths)
         while len(paths):
             guess = self.guess(paths, drafts)
+            if paths.tally.hurried:
+                paths.tally.unverified += int(drafts.width.sum())
+                paths.tally.committed += int(drafts.width.sum())
+                drafts = self.take(paths, drafts, guess)
+                guess = self.guess(paths, drafts)
             answer: Answer = yield paths.ask(guess.values, drafts.width + 1, self._reach(drafts))
             values, count, following = yield from self.absorb(paths, drafts, guess, answer)
             paths.tally.drafted += int(drafts.width.sum())

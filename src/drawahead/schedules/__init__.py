@@ -42,3 +42,7 @@ __all__ = [
     "spaced",
     "with_learned_range",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

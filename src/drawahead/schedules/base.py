@@ -19,7 +19,7 @@ from drawahead.schedules.spread import Spread
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule worked out: float64 tensors over the N steps."""
+    """A schedule worked out: tensors over the N steps, float64 to begin with."""
 
     a: Tensor  # (N,)
     b: Tensor  # (N,)
@@ -35,13 +35,14 @@ class Plan:
     spread: Spread | None = None
     """How answers tell standard deviations, where they do: `s` is then what is hoped to lie below all of them."""
 
-    def to(self, device: torch.device) -> Plan:
-        """The same plan with its tensors on another device."""
-        a, b, s, signal, noise, time = (
-            tensor.to(device) for tensor in (self.a, self.b, self.s, self.signal, self.noise, self.time)
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> Plan:
+        """The same plan with its tensors on another device, or of another dtype."""
+        time = self.time.to(device, dtype if self.time.dtype == torch.float64 else None)
+        a, b, s, signal, noise = (
+            tensor.to(device, dtype) for tensor in (self.a, self.b, self.s, self.signal, self.noise)
         )
-        c = None if self.c is None else self.c.to(device)
-        spread = None if self.spread is None else self.spread.to(device)
+        c = None if self.c is None else self.c.to(device, dtype)
+        spread = None if self.spread is None else self.spread.to(device, dtype)
         return Plan(a, b, s, signal, noise, time, self.start, self.final, c, spread)
 
     @property

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule
+from drawahead.schedules.spread import Spread
 from drawahead.validate import as_float64, number, short
 
 
@@ -27,7 +28,11 @@ class Given(Schedule):
             given = getattr(self.steps, name)
             if not isinstance(given, Tensor) or given.shape != (count + size,) or not bool(given.isfinite().all()):
                 raise InputError(f"{name} of a plan must be a tensor of {count + size} finite numbers")
-        c = self.steps.c
+        c, spread = self.steps.c, self.steps.spread
+        if spread is not None and not isinstance(spread, Spread):
+            raise InputError(f"spread of a plan must be a LearnedVariance() or a LearnedRange, not {short(spread)}")
+        if c is not None and not isinstance(c, Tensor):
+            raise InputError(f"c of a plan must be a tensor of {count} finite numbers, not {short(c)}")
         if c is not None and (c.shape != (count,) or not bool(c.isfinite().all()) or bool(c[:1].any())):
             raise InputError(f"c of a plan must be a tensor of {count} finite numbers, the first of them 0")
         if not count or bool((self.steps.s < 0).any()):

@@ -27,8 +27,8 @@ class Spread(abc.ABC):
         """The standard deviations at `step` (rows, w) of what was kept (rows, w, d)."""
 
     @abc.abstractmethod
-    def to(self, device: torch.device) -> Spread:
-        """The same with its tensors on another device."""
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> Spread:
+        """The same with its tensors on another device, or of another dtype."""
 
 
 @final
@@ -49,8 +49,8 @@ class LearnedRange(Spread):
         low, high = self.low[step][..., None], self.high[step][..., None]
         return torch.exp((low + (kept + 1) / 2 * (high - low)) / 2)
 
-    def to(self, device: torch.device) -> LearnedRange:
-        return LearnedRange(self.low.to(device), self.high.to(device))
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> LearnedRange:
+        return LearnedRange(self.low.to(device, dtype), self.high.to(device, dtype))
 
     def below(self, headroom: float) -> Tensor:
         """The standard deviation that an answer `headroom` ranges below the lowest one stands for (N,)."""
@@ -68,5 +68,5 @@ class LearnedVariance(Spread):
     def scale(self, kept: Tensor, step: Tensor) -> Tensor:
         return kept
 
-    def to(self, device: torch.device) -> LearnedVariance:
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> LearnedVariance:
         return self

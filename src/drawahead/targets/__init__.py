@@ -3,6 +3,8 @@
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.determinantal import DPP, SpanningTree
+from drawahead.targets.direct import draw_directly
+from drawahead.targets.fixed_size import KDPP
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
 from drawahead.targets.markov import MarkovChain
@@ -16,6 +18,7 @@ from drawahead.targets.urns import PolyaUrns
 __all__ = [
     "CHAINS",
     "DPP",
+    "KDPP",
     "TARGETS",
     "DataSet",
     "DenseLogistic",
@@ -35,5 +38,10 @@ __all__ = [
     "SpanningTree",
     "Table",
     "TreeIsing",
+    "draw_directly",
     "named",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

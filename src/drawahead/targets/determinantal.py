@@ -57,7 +57,7 @@ class Determinantal(TokenOracle):
         known = (tokens != HIDDEN).sum(1)
         chance = self._chances(tokens, order, int(known.max()) if len(known) else 0)
         last = chance[torch.arange(len(tokens)), known]  # (m, n)
-        return _law(torch.empty_like(last).scatter_(1, order, last))
+        return law_of_chances(torch.empty_like(last).scatter_(1, order, last))
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         if not len(row):
@@ -66,11 +66,11 @@ class Determinantal(TokenOracle):
         evidence = (rank < 0).sum(1)[row]
         depth, place = evidence + prefix, evidence + rank[row, position]
         steps, reach = int(depth.max()), int(torch.maximum(depth, place + 1).max())
-        return _law(self._chances(tokens, order[:, :reach], steps)[row, depth, place])
+        return law_of_chances(self._chances(tokens, order[:, :reach], steps)[row, depth, place])
 
     def log_prob(self, samples: Tensor) -> Tensor:
         """The log-probability of each of the subsets (m, n), float64."""
-        return self._log_chance(self._samples(samples))
+        return self._log_chance(subsets(samples, self.length))
 
     def possible(self, tokens: Tensor) -> Tensor:
         """Whether the known part of each sequence has positive probability, (m,) bool."""
@@ -78,12 +78,7 @@ class Determinantal(TokenOracle):
 
     def items(self, samples: Tensor) -> list[Tensor]:
         """The numbers of the items that are in, for each sample."""
-        return [row.nonzero()[:, 0] for row in self._samples(samples)]
-
-    def _samples(self, samples: Tensor) -> Tensor:
-        if samples.dim() != 2 or samples.shape[1] != self.length or not bool(((samples == 0) | (samples == 1)).all()):
-            raise InputError(f"samples must be 0 or 1, of shape (m, {self.length}), not {tuple(samples.shape)}")
-        return samples
+        return [row.nonzero()[:, 0] for row in subsets(samples, self.length)]
 
     def _log_chance(self, tokens: Tensor) -> Tensor:
         """The log-probability of the known part of each sequence (m,)."""
@@ -92,7 +87,7 @@ class Determinantal(TokenOracle):
             known = some != HIDDEN
             steps = int(known.sum(1).max())
             order = (~known).long().argsort(dim=1, stable=True)[:, :steps]
-            law = _law(self._chances(some, order, steps)[:, torch.arange(steps), torch.arange(steps)])
+            law = law_of_chances(self._chances(some, order, steps)[:, torch.arange(steps), torch.arange(steps)])
             seen = law.gather(2, some.gather(1, order).clamp(min=0)[..., None])[..., 0]  # (m, steps)
             parts.append(torch.where(known.gather(1, order), seen, 0.0).sum(1))
         return torch.cat(parts)
@@ -135,7 +130,14 @@ class Determinantal(TokenOracle):
         return column.square_().mul_(sign[..., None]), least
 
 
-def _law(chance: Tensor) -> Tensor:
+def subsets(samples: Tensor, length: int) -> Tensor:
+    """Samples (m, length) that are subsets."""
+    if samples.dim() != 2 or samples.shape[1] != length or not bool(((samples == 0) | (samples == 1)).all()):
+        raise InputError(f"samples must be 0 or 1, of shape (m, {length}), not {tuple(samples.shape)}")
+    return samples
+
+
+def law_of_chances(chance: Tensor) -> Tensor:
     """Rows from chances: (...) -> (..., 2)."""
     return torch.stack([torch.log1p(-chance), chance.log()], dim=-1)
 
@@ -153,13 +155,13 @@ class DPP(Determinantal):
         if (L is None) == (K is None):
             raise InputError("give one of L, the likelihood kernel, and K, the marginal kernel")
         if K is not None:
-            values, vectors = _spectrum(K, "K")
+            values, vectors = spectrum(K, "K")
             if bool((values > 1 + _TOLERANCE).any()):
                 raise InputError(f"the eigenvalues of K must be at most 1; the largest is {float(values.max()):.9g}")
             values = values.clamp(max=1)
         else:
             assert L is not None
-            values, vectors = _spectrum(L, "L")
+            values, vectors = spectrum(L, "L")
             values = values / (1 + values)
         super().__init__((vectors * values) @ vectors.T)
 
@@ -172,7 +174,7 @@ class DPP(Determinantal):
         return cls(L=vectors @ vectors.T)
 
 
-def _spectrum(matrix: Array, name: str) -> tuple[Tensor, Tensor]:
+def spectrum(matrix: Array, name: str) -> tuple[Tensor, Tensor]:
     """Eigenvalues, none below 0, and eigenvectors of a matrix that has such."""
     given = copied(name, matrix)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):

@@ -26,12 +26,22 @@ class HardCode(TokenOracle):
     size, so a random order brings about one block to its threshold per round of that many steps.
 
     `sizes` and `thresholds` (the k, 1 <= k <= size) set the blocks explicitly, for small instances.
+
+    What is probable given something impossible, as in a wrong guess, is for the oracle to say. A block whose known
+    values are no codeword is decoded from k of them: the first in the code, or with `in_order` the first in the order
+    in which they were drawn. The law is the same.
     """
 
     rereads = True
 
     def __init__(
-        self, n: int, seed: int = 0, *, sizes: Sequence[int] | None = None, thresholds: Sequence[int] | None = None
+        self,
+        n: int,
+        seed: int = 0,
+        *,
+        sizes: Sequence[int] | None = None,
+        thresholds: Sequence[int] | None = None,
+        in_order: bool = False,
     ) -> None:
         n = whole("n", n, 1)
         sizes = None if sizes is None else wholes("sizes", sizes)
@@ -44,6 +54,7 @@ class HardCode(TokenOracle):
             thresholds = [max(1, int((b + 0.5) * size / blocks)) for b, size in enumerate(sizes)]
         if len(thresholds) != blocks or any(not 1 <= k <= size for k, size in zip(thresholds, sizes, strict=False)):
             raise InputError(f"thresholds must hold one k for each block, from 1 to its size, not {list(thresholds)}")
+        self.one_pass = in_order  # only along a path is the order known
         p = _prime_from(max(sizes))
         self.length, self.vocab_size = n, p
         self.thresholds = torch.tensor(list(thresholds))  # (blocks,)
@@ -68,12 +79,24 @@ class HardCode(TokenOracle):
         return self.rows_at(tokens, *every_cell(tokens))
 
     def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        return self._rows(tokens, self.point_of.expand_as(tokens), context, position)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        if not self.one_pass:
+            return super().chain_rows(tokens, rank, row, prefix, position)
+        path, context = torch.stack([row, prefix]).unique(dim=1, return_inverse=True)
+        masked = torch.where(rank[path[0]] < path[1][:, None], tokens[path[0]], HIDDEN)
+        return self._rows(masked, rank[path[0]], context, position)
+
+    def _rows(self, tokens: Tensor, first: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        """As `rows_at`; of known values, those for which `first` (m, n) is smallest are believed."""
         values = self._by_block(tokens)  # (m, blocks, s)
+        believed = self._by_block(first)
         asked = torch.zeros(values.shape[:2], dtype=torch.bool)
         asked[context, self.block_of[position]] = True
         ready = asked & ((values != HIDDEN).sum(2) >= self.thresholds)
         words = torch.full_like(values, HIDDEN)
-        words[ready] = self._decoded(values[ready], ready.nonzero()[:, 1])
+        words[ready] = self._decoded(values[ready], believed[ready], ready.nonzero()[:, 1])
         return self.row_of_value[words[context, self.block_of[position], self.point_of[position]]]
 
     def possible(self, tokens: Tensor) -> Tensor:
@@ -81,21 +104,24 @@ class HardCode(TokenOracle):
         values = self._by_block(tokens)
         ready = (values != HIDDEN).sum(2) >= self.thresholds
         words = values.clone()
-        words[ready] = self._decoded(values[ready], ready.nonzero()[:, 1])
+        words[ready] = self._decoded(
+            values[ready], self._by_block(self.point_of[None]).expand_as(values)[ready], ready.nonzero()[:, 1]
+        )
         return ((values == HIDDEN) | (values == words)).all((1, 2))
 
     def _by_block(self, tokens: Tensor) -> Tensor:
         """(m, n) -> (m, blocks, s), padded with HIDDEN."""
         return torch.nn.functional.pad(tokens, (0, 1), value=HIDDEN)[:, self.members]
 
-    def _decoded(self, values: Tensor, block: Tensor) -> Tensor:
-        """The codewords through the first k known values of each block: (u, s), (u,) -> (u, s).
+    def _decoded(self, values: Tensor, first: Tensor, block: Tensor) -> Tensor:
+        """The codewords (u, s) through k known values of each block, those for which `first` (u, s) is smallest.
 
         Lagrange: f(t) = prod_l (t - l) sum_j y_j / (t - j) / prod_{l != j} (j - l), over the k points used.
         """
         p = self.vocab_size
         known = values != HIDDEN
-        used = known & (known.cumsum(1) <= self.thresholds[block, None])
+        turn = torch.where(known, first, self.length).argsort(dim=1, stable=True).argsort(dim=1)  # known ones first
+        used = known & (turn < self.thresholds[block, None])
         log_product = (used.double() @ self.log_gap.T).long()  # (u, s): over l used, l != t, of t - l
         share = torch.where(used, values * self.power[-log_product % (p - 1)] % p, 0)
         total = (share.double() @ self.inverse_gap.T).long() % p

@@ -15,6 +15,7 @@ from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.models.separable import Settled
 from drawahead.targets._components import Component, Part
 from drawahead.targets._kasteleyn import KasteleynMatrix, graphs
+from drawahead.targets._needs import of_matching
 from drawahead.targets._partners import UNEVEN, Array, Partners
 from drawahead.targets._separators import Cut, Node, lattice_cut, planar_cut, separator_tree
 from drawahead.validate import short
@@ -48,6 +49,8 @@ class PlanarMatching(TokenOracle):
         self.length = len(self.nodes)
         self.neighbours: list[list[int]] = [sorted(self.graph[v]) for v in range(self.length)]
         self.vocab_size = max(map(len, self.neighbours))
+        two_colours = graphs().is_bipartite(self.graph)
+        of_matching(self.length, two_colours=two_colours).check(f"a graph with {self.length} vertices")
         self.matrix = KasteleynMatrix.of(self.graph)
         whole = np.arange(self.length)
         slots, live = self.matrix.slots(whole, whole), np.ones((1, self.length), dtype=bool)

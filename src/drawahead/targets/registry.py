@@ -21,6 +21,7 @@ from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
 from drawahead.targets.urns import PolyaUrns
 from drawahead.validate import short, whole
+from drawahead.words import pick
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,6 @@ def named(name: str, size: int | None = None) -> TokenOracle | GaussianChain:
         size = whole("size", size, 1)
     if not isinstance(name, str):
         raise InputError(f"name must be that of a target, not {short(name)}")
-    if name in CHAINS:
-        chain = CHAINS[name]
-        return chain.make(chain.default_size if size is None else size)
-    if name not in TARGETS:
-        raise InputError(f"there is no target {name!r}; the targets are {', '.join([*TARGETS, *CHAINS])}")
-    target = TARGETS[name]
+    known: dict[str, NamedTarget | NamedChain] = {**TARGETS, **CHAINS}
+    target = pick("target", name, known)
     return target.make(target.default_size if size is None else size)

@@ -130,7 +130,7 @@ def vector_steps(
             rest = rest * torch.where(law.thin[:, 0] > 0, law.scale / law.thin[:, 0], 1.0)
         seen = _Seen(chain, k, after, rest, paths.free)
         noises += [seen.noise] if bool(seen.visible.any()) else []
-        missed += [seen.missed(law.mean[:, 0])] if seen.has_fixed else []
+        missed += [seen.missed(law.mean[:, 0].double())] if seen.has_fixed else []
         hidden += not torch.equal(seen.visible, seen.random)
     untested = recording.untested
     if blind:
@@ -198,6 +198,6 @@ class _Seen:
 def _moves(chain: Recordable, step: int) -> tuple[Tensor, Tensor]:
     """How lanes move with a step's value, and with its noise (lanes, noises)."""
     if isinstance(chain, GaussianChain):
-        spread = chain.plan.s[step].view(1, 1)
+        spread = chain.plan.s[step].double().view(1, 1)
         return torch.ones_like(spread), spread
     return chain.s[step], chain.s[step] * chain.scale[step]

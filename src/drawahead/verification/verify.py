@@ -12,8 +12,7 @@ from drawahead.models.denoisers import DenoisingTarget
 from drawahead.models.oracles import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers.base import Sampler
-from drawahead.samplers.block import Block
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.validate import instance, whole
 from drawahead.verification.findings import Verdict
@@ -26,7 +25,7 @@ def verify(
     target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
     num_samples: int = 1000,
     *,
-    samplers: Sequence[Sampler] = (Coupled(), Block()),
+    samplers: Sampler | str | Sequence[Sampler | str] = ("coupled", "block"),
     level: float = LEVEL,
     seed: int = 0,
     with_power: bool = True,
@@ -51,9 +50,7 @@ def verify(
     num_samples = whole("num_samples", num_samples, 50)
     if not 0 < validate.number("level", level) < 1:
         raise InputError(f"level must be between 0 and 1, not {level}")
-    instance("samplers", samplers, Sequence, "one or more samplers such as Coupled()")
-    if not len(samplers) or not all(isinstance(sampler, Sampler) for sampler in samplers):
-        raise InputError("samplers must be one or more samplers such as Coupled()")
+    tested = _samplers(samplers)
     instance("with_power", with_power, bool, "True or False")
     if watch is not None:
         instance("watch", watch, Callable, "callable")  # type: ignore[arg-type]
@@ -61,15 +58,24 @@ def verify(
     chain.check(num_samples)
 
     parts = Parts(chain, num_samples, seed, max_batch_size, watch)
-    level_of_each = level / sum(map(parts.tests, samplers))
+    level_of_each = level / sum(map(parts.tests, tested))
     parts.test_model()
     reference = parts.draw(Sequential(), seed + 1, "sequential").samples
-    for sampler in samplers:
+    for sampler in tested:
         samples = parts.draw(sampler, seed, repr(sampler)).samples
-        parts.test_steps(sampler, samples, level_of_each, with_power=with_power and sampler is samplers[0])
+        parts.test_steps(sampler, samples, level_of_each, with_power=with_power and sampler is tested[0])
         parts.test_samples(sampler, samples, reference, level_of_each)
         parts.test_same_samples(sampler, samples, level_of_each)
     if with_power:
         parts.measure_samples(reference, level_of_each)
     power = parts.power if with_power else {}
     return Verdict(tuple(parts.findings), num_samples, level, power, tuple(dict.fromkeys(parts.untested)))
+
+
+def _samplers(given: Sampler | str | Sequence[Sampler | str]) -> list[Sampler]:
+    listed = [given] if isinstance(given, Sampler | str) else given
+    instance("samplers", listed, Sequence, "one or more samplers such as Coupled()")
+    found = [sampler for each in listed if (sampler := as_sampler(each)) is not None]
+    if not found or len(found) < len(listed):
+        raise InputError("samplers must be one or more samplers such as Coupled()")
+    return found

@@ -105,6 +105,40 @@ class Tiles(Parts):
 
 
 @final
+@dataclass(frozen=True)
+class Strokes(Parts):
+    """Lines (x, y, x, y, number of the colour) with round ends, on a ground of fainter ones; a line of no length is a
+    dot. `width` and `faint` are how thick they are."""
+
+    box: tuple[float, float, float, float]
+    lines: tuple[tuple[float, float, float, float, int], ...]
+    colours: tuple[str, ...]
+    ground: tuple[tuple[float, float, float, float], ...] = ()
+    width: float = 0.3
+    faint: float = 0.3
+
+    def html(self, label: str) -> str:
+        ground = f'class="ground" stroke-width="{self.faint:g}"'
+        faint = "".join(_line(line, ground) for line in self.ground)
+        shapes = "".join(_line(line[:4], f'stroke="{self.colours[line[4]]}"') for line in self.lines)
+        box = " ".join(f"{value:g}" for value in self.box)
+        return (
+            f'<svg class="strokes" viewBox="{box}" stroke-width="{self.width:g}" stroke-linecap="round" role="img" '
+            f'aria-label="{escape(label)}">{faint}{shapes}</svg>'
+        )
+
+    def data(self) -> dict[str, Any]:
+        lines, ground = [list(line) for line in self.lines], [list(line) for line in self.ground]
+        own = {"box": list(self.box), "lines": lines, "colours": list(self.colours), "ground": ground}
+        return {"kind": "strokes", "width": self.width, "faint": self.faint} | own
+
+
+def _line(ends: tuple[float, ...], style: str) -> str:
+    x1, y1, x2, y2 = ends
+    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" {style}/>'
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Bitmap(Picture):
     """Pixels."""

@@ -12,8 +12,9 @@ from drawahead.adapters.proteinmpnn import ProteinMPNN
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.models.oracles import HIDDEN
 from drawahead.networks.text import TextModel, to_text
-from drawahead.targets import Ising, PlanarMatching
+from drawahead.targets import Ising, PlanarMatching, SpanningTree
 from drawahead.views.base import View
+from drawahead.views.graphs import Subgraphs
 from drawahead.views.tilings import Tilings, on_squares
 from drawahead.views.tokens import Grids, Texts, Tokens
 from drawahead.views.vectors import Images, Vectors, is_image
@@ -27,6 +28,8 @@ def view_of(chain: Chain) -> View:
     oracle = chain.oracle
     if isinstance(oracle, PlanarMatching) and on_squares(oracle):
         return Tilings(oracle)
+    if isinstance(oracle, PlanarMatching | SpanningTree):
+        return Subgraphs(oracle)
     if isinstance(oracle, Ising):
         return Grids(_columns(oracle), 2)
     if isinstance(oracle, TextModel):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +15,8 @@ from drawahead.views.base import PRINTED
 
 _SPINS = ("·", "●")
 _SHADES = " ░▒▓█"
+_WAYS = {(-1, 0): 1, (0, 1): 2, (1, 0): 4, (0, -1): 8}  # up, right, down, left
+_JOINTS = " ╹╺┗╻┃┏┣╸┛━┻┓┫┳╋"  # by the ways that lines go from there
 _WIDE = 16  # images with more columns are shown small: two rows of pixels a line
 
 
@@ -59,15 +63,32 @@ def images(samples: Tensor, console: Console) -> Text:
     return _plain(_shades(_halved(samples[:number]), wide=1, gap=2))
 
 
-def squares(colours: Mapping[tuple[int, int], str], console: Console, otherwise: str) -> Text:
-    """Coloured squares by (row, column), two characters each; `otherwise`, if they do not fit or have no colour."""
-    rows, columns = (sorted({place[axis] for place in colours}) for axis in (0, 1))
-    if 2 * len(columns) > console.width or not console.color_system:
-        return Text(otherwise)
+def grid_lines(
+    edges: Iterable[tuple[Any, Any]], console: Console, colours: Mapping[tuple[int, int], str] | None = None
+) -> Text | None:
+    """Edges between neighbouring nodes (row, column) as lines, two characters a node, on these colours where a console
+    has any; None, if there are other edges, or more than fit."""
+    ways: dict[tuple[int, int], int] = defaultdict(int)
+    for u, v in edges:
+        if not all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in (u, v)):
+            return None
+        step = v[0] - u[0], v[1] - u[1]
+        if step not in _WAYS:
+            return None
+        ways[u] |= _WAYS[step]
+        ways[v] |= _WAYS[-step[0], -step[1]]
+    if not ways:
+        return None
+    (top, bottom), (left, right) = ((min(at), max(at)) for at in zip(*ways, strict=True))
+    if 2 * (right - left + 1) > console.width:
+        return None
     picture = Text(no_wrap=True)
-    for i in rows:
-        for j in columns:
-            picture.append("  ", f"on {colours[i, j]}" if (i, j) in colours else "")
+    for i in range(top, bottom + 1):
+        for j in range(left, right + 1):
+            joined = ways.get((i, j), 0)
+            shown = _JOINTS[joined] + ("━" if joined & _WAYS[0, 1] else " ")
+            coloured = colours is not None and console.color_system and (i, j) in colours
+            picture.append(shown, f"#ffffff on {colours[i, j]}" if colours and coloured else "")
         picture.append("\n")
     picture.rstrip()
     return picture

@@ -15,6 +15,7 @@ from drawahead.sample import Result
 from drawahead.targets import PlanarMatching
 from drawahead.views.base import TokenView
 from drawahead.views.pictures import Tiles
+from drawahead.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -51,12 +52,14 @@ class Tilings(TokenView):
         return [int(min(when[first], when[second])) for first, second in self._dominoes(sample)]
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
-        """The first tiling, two characters a square, if it fits."""
+        """The first tiling, two characters a square, if it fits: a line along each domino, colours where there are."""
         from drawahead.views import terminal
 
-        fills = tilings.colours(self.matching, result.samples[0])
-        otherwise = f"{len(result.samples)} tilings of {len(fills)} squares; --out tiling.png draws one"
-        return terminal.squares(fills, console, otherwise)
+        tiling, sample = self.matching.nodes, result.samples[0]
+        pairs = [(tiling[v], tiling[w]) for v, w in self._dominoes(sample)]
+        shown = terminal.grid_lines(pairs, console, tilings.colours(self.matching, sample))
+        told = f"{counted(len(result.samples), 'tiling')} of {len(tiling)} squares, too wide to be shown"
+        return f"{told}; --out tiling.png draws one" if shown is None else shown
 
     def plain(self, samples: Tensor) -> list[Any]:
         """Each tiling as its pairs of squares."""

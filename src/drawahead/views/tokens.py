@@ -6,6 +6,7 @@ import colorsys
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from torch import Tensor
@@ -82,6 +83,7 @@ class Grids(TokenView):
     """Sequences as a grid of coloured squares, line after line."""
 
     shown = 24
+    formats = (".npz", ".json", ".png")
     columns: int
     vocab_size: int
 
@@ -97,6 +99,11 @@ class Grids(TokenView):
 
     def line(self, sample: Tensor) -> str:
         return Tokens(self.vocab_size).line(sample)
+
+    def draw(self, samples: Tensor, path: Path) -> None:
+        from drawahead.views.painting import draw
+
+        draw([self.picture(sample) for sample in samples], path)
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
         """Square grids of spins side by side."""

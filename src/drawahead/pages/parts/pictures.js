@@ -21,6 +21,15 @@ const KINDS = {
     return parted(parts, times, () => {});
   },
 
+  strokes(host, picture, times) {
+    const look = { class: "strokes", "stroke-width": picture.width, "stroke-linecap": "round", "aria-hidden": "true" };
+    const svg = shape(host, "svg", { ...look, viewBox: picture.box.join(" ") });
+    const line = ([x1, y1, x2, y2], more) => shape(svg, "line", { x1, y1, x2, y2, ...more });
+    for (const ends of picture.ground) line(ends, { class: "ground", "stroke-width": picture.faint });
+    const parts = picture.lines.map((ends) => line(ends, { stroke: picture.colours[ends[4]] }));
+    return parted(parts, times, () => {});
+  },
+
   frames(host, picture, times, reached) {
     const canvas = element(host, "canvas", picture.smooth ? "smooth" : "cells");
     canvas.width = picture.width;

@@ -1,0 +1,57 @@
+"""`drawahead explain`: a page that walks through one small run of each sampler."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drawahead.cli import options
+from drawahead.errors import InputError
+
+
+def _names(incomplete: str) -> list[str]:
+    from drawahead.pages.walks import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete.lower())]
+
+
+def explain(
+    sampler: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SAMPLER]",
+            help="One of those that `drawahead samplers` lists; unless one is named, all of them.",
+            show_default=False,
+            autocompletion=_names,
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="The page to write.", dir_okay=False, rich_help_panel=options.WRITTEN),
+    ] = Path("explain.html"),
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Which run to show.", show_default="one that shows much"),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a page that walks through one small run of each sampler: draft, verify, keep, correct."""
+    from drawahead import pages
+    from drawahead.pages.explain import SEED
+    from drawahead.pages.walks import NAMES
+
+    seed = SEED if seed is None else seed
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--out {out}: the page is HTML; its name must end in .html")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+    names = list(NAMES) if sampler is None else [sampler]
+    pages.explain(names, out, seed=seed)
+    if json:
+        typer.echo(json_format.dumps({"page": str(out), "samplers": names, "seed": seed}))
+    elif not quiet:
+        typer.echo(f"wrote {out}")

@@ -1,0 +1,51 @@
+"""Samples of a job as pictures and lines of text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drawahead import plots
+from drawahead.chains import Chain
+from drawahead.cli.names import named
+from drawahead.cli.report import chain_of
+from drawahead.cli.shipped import TargetOptions
+from drawahead.errors import InputError
+from drawahead.jobs import Job
+from drawahead.jobs.export import whole
+from drawahead.views import Images, Texts, View, view_of, view_of_samples
+
+PICTURED = 1024
+"""Samples on a picture, at most."""
+
+
+def chain_of_job(job: Job, target: str | None) -> Chain | None:
+    """What a job draws from: the user's own model, if `target` names one."""
+    return chain_of(job) if target is None else named(target, TargetOptions().filled(job.config.options)).chain
+
+
+def view(job: Job, target: str | None) -> View:
+    """How the samples of a job look."""
+    chain = chain_of_job(job, target)
+    return view_of(chain) if chain is not None else view_of_samples(job.samples(0, min(1, job.num_samples)))
+
+
+def picture(job: Job, path: Path, shown: View) -> None:
+    """A picture of the first samples."""
+    if ".png" not in shown.formats:
+        raise InputError(f"the samples of {job.config.name} are no images: export them to npz")
+    plots.check()
+    most = PICTURED if isinstance(shown, Images) else 1
+    shown.draw(job.samples(0, min(most, job.num_samples)), path)
+
+
+def lines(job: Job, path: Path, shown: View, *, fasta: bool) -> None:
+    """A line for each sample; with a heading each for FASTA."""
+    if fasta and not isinstance(shown, Texts):
+        raise InputError(f"the samples of {job.config.name} are no texts: export them to npz")
+    number = 0
+    with whole(path) as temporary, temporary.open("x", encoding="utf-8") as file:
+        for part in job.parts():
+            for sample in part:
+                file.write(f">{number} {job.config.name}\n" if fasta else "")
+                file.write(f"{shown.line(sample)}\n")
+                number += 1

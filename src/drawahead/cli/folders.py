@@ -1,0 +1,112 @@
+"""`drawahead status`, `check` and `export`: how far a job is, whether its folder is sound, its samples elsewhere."""
+
+from __future__ import annotations
+
+import json as json_format
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from drawahead.cli import options
+from drawahead.cli.failing import Stopped
+from drawahead.errors import InputError
+from drawahead.words import counted
+
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="The folder of a job, as `drawahead sample --out DIR` makes it.", show_default=False
+    ),
+]
+Own = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="NAME",
+        help="A model of your own that the job draws from. It is imported.",
+        show_default="what the job names, if it is one of drawahead's",
+    ),
+]
+EVERY = 1.0  # seconds between two looks of `status --watch`
+
+
+def status(
+    folder: Folder,
+    watch: Annotated[bool, typer.Option("--watch", metavar="", help="Look again every second, until it ends.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
+    from drawahead.cli.standing import sentence, standing
+
+    while True:
+        found = standing(folder)
+        typer.echo(json_format.dumps(found) if json else sentence(found))
+        if not (watch and found["drawing"]):
+            return
+        time.sleep(EVERY)
+
+
+def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Read every shard of a job, and draw those again that are damaged or gone."""
+    from drawahead import jobs
+    from drawahead.cli.exporting import chain_of_job
+
+    job = jobs.read(folder)
+    _ = job.condition  # read, and compared with its hash
+    damaged = [shard.file for shard in job.damaged()]
+    mended: list[str] = []
+    if damaged:
+        are = "is" if len(damaged) == 1 else "are"
+        which = f"{len(damaged)} of {counted(len(job.shards), 'shard')} {are} damaged: {', '.join(damaged[:5])}"
+        chain = chain_of_job(job, target)
+        if chain is None:
+            raise Stopped(f"{which}; name the model with --target to draw them again", 1)
+        before = {shard.file: shard.sha256 for shard in job.shards}
+        mended = [shard.file for shard in jobs.mend(folder, chain) if shard.sha256 == before[shard.file]]
+    if json:
+        found = {"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged, "same_bytes": mended}
+        typer.echo(json_format.dumps(found))
+    elif damaged and not quiet:
+        typer.echo(f"{which}; drawn again, {len(mended)} of them with the very same bytes")
+    elif not quiet:
+        shards = "the shard is" if len(job.shards) == 1 else f"all {len(job.shards)} shards are"
+        typer.echo(f"{shards} what the manifest tells: {counted(job.finished, 'sample')}")
+
+
+def export(
+    folder: Folder,
+    to: Annotated[
+        Literal["npz", "zarr", "parquet", "png", "txt", "fasta"],
+        typer.Option(metavar="FORMAT", help="npz, zarr or parquet; png for images; txt or fasta for texts."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="What to write.", show_default="DIR.FORMAT, beside the folder")
+    ] = None,
+    target: Own = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the samples of a job in another format, shard by shard."""
+    from drawahead import jobs
+    from drawahead.cli.exporting import lines, picture, view
+    from drawahead.jobs.export import WRITERS
+
+    job = jobs.read(folder)
+    path = out or folder.absolute().with_name(f"{folder.absolute().name}.{to}")
+    if path.exists():
+        raise InputError(f"{path} is there already: name another one with --out")
+    if f".{to}" in WRITERS:
+        if path.suffix != f".{to}":
+            raise InputError(f"--out {path.name!r} must end in .{to}")
+        jobs.export(job, path)
+    elif to == "png":
+        picture(job, path, view(job, target))
+    else:
+        lines(job, path, view(job, target), fasta=to == "fasta")
+    found = {"folder": str(folder), "path": str(path), "samples": job.num_samples, "complete": job.complete}
+    if json:
+        typer.echo(json_format.dumps(found))
+    elif not quiet:
+        typer.echo(f"wrote {path}: {job.num_samples} of {counted(job.config.num, 'sample')}")

@@ -1,0 +1,120 @@
+"""Workers of a pool as Ray actors, and the start of Ray itself."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, final
+
+from drawahead.errors import InputError
+from drawahead.executors.backend import Died, Raised
+
+_PULSE = "pulse"
+"""The thread of a worker that says how far it is while another one works."""
+
+
+@dataclass(eq=False)
+class _Pulse:
+    task: Any = None
+    count: int = -1
+    at: float = 0.0
+
+    def felt(self, count: int) -> None:
+        if count != self.count:
+            self.count, self.at = count, time.monotonic()
+
+
+@final
+class Actors:
+    """The pool's workers as Ray actors of some class with `build` and `evaluate`; if it has a `pulse`, that is felt."""
+
+    def __init__(self, ray: Any, kind: type, make: Callable[[], Any], options: dict[str, Any]) -> None:
+        self._ray = ray
+        self._options = options
+        self._pulses: dict[Any, _Pulse] | None = {} if hasattr(kind, "pulse") else None
+        groups = {} if self._pulses is None else {"concurrency_groups": {_PULSE: 1}}
+        self._class = ray.remote(max_restarts=0, max_task_retries=0, **groups, **options)(kind)
+        try:
+            self._make = ray.put(make)  # stored once, however many workers fetch it
+        except TypeError as error:
+            raise InputError(f"make cannot be sent to the workers: {error}; define it in a module they have") from error
+
+    def start(self) -> Any:
+        return self._class.remote()
+
+    def build(self, worker: Any) -> Any:
+        return worker.build.remote(self._make)
+
+    def evaluate(self, worker: Any, shard: Any) -> Any:
+        return worker.evaluate.remote(shard)
+
+    def heard(self, worker: Any) -> float:
+        if self._pulses is None:
+            return 0.0
+        pulse = self._pulses.setdefault(worker, _Pulse())
+        if pulse.task is None:
+            pulse.task = worker.pulse.options(concurrency_group=_PULSE).remote()
+        elif self._ray.wait([pulse.task], timeout=0)[0]:
+            with suppress(Died, Raised):  # that it died shows elsewhere
+                pulse.felt(self.result(pulse.task))
+            pulse.task = None
+        return pulse.at
+
+    def wait(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
+        ended, rest = self._ray.wait(list(tasks), num_returns=1, timeout=seconds)
+        if ended and rest:
+            ended += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return list(ended)
+
+    def result(self, task: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(task)
+        except errors.RayTaskError as error:
+            raise Raised from error.cause if isinstance(error.cause, Exception) else error
+        except errors.RayError as error:
+            raise Died(" ".join(str(error).split("\n")[0].split()) or type(error).__name__) from error
+
+    def stop(self, worker: Any) -> None:
+        if self._pulses is not None:
+            self._pulses.pop(worker, None)
+        self._ray.kill(worker)
+
+    def resources(self) -> str:
+        need = ", ".join(f"{name} {amount}" for name, amount in self._options.items() if amount)
+        free = self._ray.available_resources()
+        have = ", ".join(f"{name} {free.get(name, 0):g} of {total:g}" for name, total in _counted(self._ray))
+        return f"each needs {need or 'nothing'}; free in the cluster: {have}"
+
+
+def _counted(ray: Any) -> list[tuple[str, float]]:
+    return [(name, total) for name, total in sorted(ray.cluster_resources().items()) if ":" not in name]
+
+
+def most_workers(ray: Any, needs: Mapping[str, Any]) -> int:
+    """How many workers with these needs the cluster has room for, if nothing else runs there."""
+    wanted = {"CPU": needs["num_cpus"], "GPU": needs["num_gpus"], **needs["resources"]}
+    have = dict(_counted(ray))
+    return int(min(have.get(name, 0.0) / amount for name, amount in wanted.items() if amount))
+
+
+def initialise(ray: Any, address: str | None) -> None:
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(f"Ray could not be started, or no cluster was found (address={address!r}): {error}") from error
+
+
+def imported() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise InputError("Ray is not installed: pip install 'drawahead[ray]'") from error
+
+
+def check_above(name: str, value: float | None, least: float) -> None:
+    if value is not None and not (isinstance(value, int | float) and value > least):
+        raise InputError(f"{name} must be None or a number above {least:g}, not {value!r}")

@@ -1,0 +1,45 @@
+"""Words of messages: numbers with their nouns, and what a misspelt name was meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from drawahead.errors import InputError
+
+Thing = TypeVar("Thing")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: "1 sample", "2 samples"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known name that `name` is: whatever its case, and with underscores or hyphens. Itself if there is none."""
+    folded = {_folded(each): each for each in known}
+    return folded.get(_folded(name), name)
+
+
+def guess(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is closest to a misspelt one, if one is close."""
+    names = {_folded(each): each for each in known}
+    near = get_close_matches(_folded(name), names, 1)
+    return names[near[0]] if near else None
+
+
+def pick(what: str, name: str, known: Mapping[str, Thing], more: str = "") -> Thing:
+    """What is called `name`; or an InputError that suggests the nearest name, or, if none is near, lists them all.
+
+    more: what else could be done, said after the list."""
+    found = meant(name, known)
+    if found in known:
+        return known[found]
+    near = guess(name, known)
+    rest = f"did you mean {near!r}?" if near else f"the {what}s are {', '.join(known)}{more}"
+    raise InputError(f"there is no {what} {name!r}; {rest}")
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower().replace("_", "-")

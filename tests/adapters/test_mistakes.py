@@ -1,0 +1,133 @@
+"""Things people do with adapters that cannot work: each is refused at once, in our words, with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import drawahead as da
+from drawahead import adapters
+from tests.adapters.words import word_tokenizer
+
+transformers = pytest.importorskip("transformers")
+diffusers = pytest.importorskip("diffusers")
+from tests.adapters import tiny_pipelines  # noqa: E402
+
+SMALL = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+TOKENIZER = word_tokenizer([f"w{i}" for i in range(27)])
+
+
+def bert(**options: Any) -> Any:
+    torch.manual_seed(0)
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SMALL, max_position_embeddings=16, **options))
+
+
+def gpt2() -> Any:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=32, n_embd=16, n_layer=1, n_head=2, n_positions=16)
+    return transformers.GPT2LMHeadModel(config)
+
+
+def roberta() -> Any:
+    torch.manual_seed(0)
+    return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**SMALL, pad_token_id=0))
+
+
+def unet() -> Any:
+    blocks = {"down_block_types": ("DownBlock2D",), "up_block_types": ("UpBlock2D",), "block_out_channels": (4,)}
+    small = {"sample_size": 4, "in_channels": 1, "out_channels": 1, "layers_per_block": 1, "norm_num_groups": 2}
+    return diffusers.UNet2DModel(**blocks, **small, attention_head_dim=2).eval()
+
+
+def refused(act: Callable[[], Any], *words: str) -> None:
+    with pytest.raises(da.InputError) as caught:
+        act()
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize("make", [gpt2, lambda: bert(is_decoder=True)], ids=["gpt2", "decoder"])
+def test_causal_models_are_no_masked_ones(make: Callable[[], Any]) -> None:
+    refused(lambda: adapters.MaskedLM(make(), TOKENIZER), "is causal", "AutoModelForMaskedLM")
+    bare = word_tokenizer(["w"])
+    bare.mask_token = None  # as GPT-2's: it is the model that is wrong, not the tokenizer
+    refused(lambda: adapters.MaskedLM(make(), bare), "is causal")
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_masked_models_are_not_taken_for_causal(make: Callable[[], Any]) -> None:
+    assert adapters.MaskedLM(make(), TOKENIZER).chain("w1 [MASK]").steps == 1
+
+
+def test_language_models() -> None:
+    model = bert()
+    lm = adapters.MaskedLM(model, TOKENIZER)
+    chain = lm.chain("w1 [MASK] [MASK]")
+    for act, *words in (
+        (lambda: adapters.MaskedLM("bert-base-uncased", TOKENIZER), "AutoModelForMaskedLM", "'bert-base-uncased'"),  # type: ignore[arg-type]
+        (lambda: adapters.MaskedLM(model, "bert-base-uncased"), "tokenizer must be", "AutoTokenizer"),
+        (lambda: adapters.MaskedLM(model, None), "tokenizer must be", "AutoTokenizer"),
+        (lambda: adapters.ProteinLM(model, None), "tokenizer must be", "AutoTokenizer"),
+        (lambda: adapters.MaskedLM(model, TOKENIZER, forbid=3), "forbid must be a list"),  # type: ignore[arg-type]
+        (lambda: lm.chain(None), "prompts must be a text", "NoneType"),  # type: ignore[arg-type]
+        (lambda: lm.chain(TOKENIZER("w1 [MASK]")), "prompts must be a text", "input_ids"),
+        (lambda: lm.chain("w1 w2"), "hold no mask token '[MASK]'"),
+        (lambda: lm.text(da.sample(chain, 1)), "result.samples"),  # type: ignore[arg-type]
+        (lambda: da.sample(lm), ".chain("),  # type: ignore[arg-type]
+        (lambda: da.sample(lm.chain(["w1 [MASK]"]), 3), "one for each sample", "the same again"),
+    ):
+        refused(act, *words)  # type: ignore[arg-type]
+    in_order = da.sample(lm.chain("w1 [MASK] [MASK]", order="left-to-right"), 3, seed=0).samples
+    assert in_order.equal(da.sample(lm.chain("w1 [MASK] [MASK]", order=range(5)), 3, seed=0).samples)  # type: ignore[arg-type]
+
+
+def test_networks_of_diffusers() -> None:
+    network, scheduler = unet(), diffusers.DDPMScheduler(num_train_timesteps=4)
+    make: Any = adapters.from_diffusers
+    for act, *words in (
+        (lambda: make("google/ddpm-cat-256"), "loaded", "'google/ddpm-cat-256'"),
+        (lambda: make(diffusers.UNet2DModel, scheduler), "loaded"),
+        (lambda: make(network, diffusers.DDPMScheduler), "not its class: write DDPMScheduler()"),
+        (lambda: make(network, scheduler, class_labels="cat"), "class_labels must be a number"),
+        (lambda: make(network, scheduler, condition=[1]), "condition must be a mapping"),
+        (lambda: make(network, scheduler, step_options=[1]), "step_options must be a mapping"),
+        (lambda: make(network, scheduler, image=np.zeros((1, 4, 4)), strength=0.5), "image must be a tensor"),
+        (lambda: make(network, scheduler, channels=np.zeros((1, 1, 4, 4))), "channels must be a tensor"),
+        (lambda: make(network, scheduler, dtype="float16"), "dtype must be a floating-point dtype"),
+        (lambda: make(network, scheduler, device="gpu"), "device cannot be 'gpu'"),
+        (lambda: adapters.DrawaheadPipeline(scheduler, network), "unet must be a network"),
+    ):
+        refused(act, *words)  # type: ignore[arg-type]
+
+
+def test_pipelines(tmp_path: Path) -> None:
+    plain = adapters.DrawaheadPipeline(unet(), diffusers.DDPMScheduler(num_train_timesteps=4))
+    plain.save_pretrained(tmp_path / "plain")
+    (tmp_path / "empty").mkdir()
+    pipe = tiny_pipelines.made("text")
+    pipe.save_pretrained(tmp_path / "prompted")
+    prompted = adapters.DrawaheadPipeline.from_pipe(pipe)
+    load = adapters.DrawaheadPipeline.from_pretrained
+    for act, *words in (
+        (lambda: load(tmp_path / "prompted"), "is a StableDiffusionPipeline", "from_pipe"),
+        (lambda: load(tmp_path / "empty"), "cannot be loaded as a pipeline"),
+        (lambda: load(None), "must be a path"),
+        (lambda: adapters.DrawaheadPipeline.from_pipe("sd"), "from_pipe takes a pipeline", "'sd'"),
+        (lambda: adapters.DrawaheadPipeline.from_pipe(plain.unet), "from_pipe takes a pipeline", "UNet2DModel"),
+        (lambda: plain(callback_on_step_end=3), "callback_on_step_end must be callable"),
+        (lambda: plain(sampler="copuled"), "did you mean 'coupled'"),
+        (lambda: prompted(), "StableDiffusionPipeline cannot be called like this", "prompt"),
+        (lambda: prompted("a", num_inference_steps=0), "cannot be called like this"),
+        (lambda: prompted("a", sampler=da.Coupled), "write Coupled()"),
+    ):
+        refused(act, *words)  # type: ignore[arg-type]
+    assert adapters.DrawaheadPipeline.from_pipe(prompted) is prompted
+    again = load(tmp_path / "plain")
+    again.set_progress_bar_config(disable=True)
+    generator = torch.Generator().manual_seed(0)
+    images, report = again(generator=generator, output_type="np", return_dict=False, sampler="sequential")
+    assert images.shape == (1, 4, 4, 1) and report.sampler == "Sequential()"

@@ -1,0 +1,285 @@
+"""A job drawn by worker processes that are killed, hang and run out of disk; and whose head is killed too.
+
+Run as a script: `killed.py KILLS FOLDER`. It prints one JSON object. Workers are forked from a process that imported
+everything, so that a life costs milliseconds; all else is what Ray's workers do: `Pool`, `ShardWorker`, `JobRunner`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import mmap
+import os
+import random
+import signal
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import drawahead as da
+from drawahead.executors.backend import Died, Raised
+from drawahead.executors.pool import Pool
+from drawahead.jobs import files, journal, lock
+from drawahead.jobs.model import Drawn
+from drawahead.jobs.request import JobRequest
+from drawahead.jobs.runner import JobRunner
+from drawahead.jobs.worker import DrawShard, ShardWorker
+from drawahead.jobs.workers import Pooled
+
+NUM, SHARD = 160, 8
+WORKERS = 3
+
+
+def chain() -> da.GaussianChain:
+    """Exact and in float64."""
+    return da.GaussianChain(da.targets.Hypercube(4), da.DDPM(timesteps=range(900, -1, -100)))
+
+
+class Worker:
+    """A process with a model, at the other end of a pipe."""
+
+    def __init__(self, trouble: Callable[[DrawShard], None], others: Sequence[Worker]) -> None:
+        self.pulse = mmap.mmap(-1, 8)
+        self.count, self.at = -1, 0.0
+        self.pipe, there = Pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for worker in (self, *others):  # or nobody would notice that the head is gone
+                worker.pipe.close()
+            os._exit(_serve(there, self.pulse, trouble))
+        there.close()
+
+    def heard(self) -> float:
+        count = struct.unpack("q", self.pulse[:])[0]
+        if count != self.count:
+            self.count, self.at = count, time.monotonic()
+        return self.at
+
+
+def _serve(pipe: Connection, pulse: mmap.mmap, trouble: Callable[[DrawShard], None]) -> int:
+    worker = ShardWorker()
+    count = worker._count
+
+    def counted(report: da.Report) -> None:
+        count(report)
+        pulse[:] = struct.pack("q", worker.pulse())
+
+    worker._count = counted  # type: ignore[method-assign]
+    with suppress(EOFError, OSError):  # the head is gone
+        while True:
+            task = pipe.recv()
+            try:
+                if isinstance(task, DrawShard):
+                    trouble(task)
+                answer = worker.build(chain) if task is None else worker.evaluate(task)
+            except Exception as error:
+                answer = error
+            pipe.send(answer)
+    return 0
+
+
+class Forked:
+    """The backend: a task is the worker that has it."""
+
+    def __init__(self, trouble: Callable[[DrawShard], None] = lambda task: None) -> None:
+        self.trouble = trouble
+        self.living: list[Worker] = []
+
+    def start(self) -> Worker:
+        self.living.append(Worker(self.trouble, self.living))
+        return self.living[-1]
+
+    def build(self, worker: Worker) -> Worker:
+        return self.evaluate(worker, None)
+
+    def evaluate(self, worker: Worker, shard: Any) -> Worker:
+        with suppress(OSError):  # that it is dead shows when it is read from
+            worker.pipe.send(shard)
+        return worker
+
+    def wait(self, tasks: Sequence[Worker], seconds: float) -> list[Worker]:
+        ready = wait([worker.pipe for worker in tasks], seconds)
+        return [worker for worker in tasks if worker.pipe in ready]
+
+    def result(self, task: Worker) -> Any:
+        try:
+            answer = task.pipe.recv()
+        except (EOFError, OSError) as error:
+            raise Died("killed") from error
+        if isinstance(answer, Exception):
+            raise Raised from answer
+        return answer
+
+    def heard(self, worker: Worker) -> float:
+        return worker.heard()
+
+    def stop(self, worker: Worker) -> None:
+        self.living.remove(worker)
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGKILL)
+        os.waitpid(worker.pid, 0)
+        worker.pipe.close()
+
+    def resources(self) -> str:
+        return "processes"
+
+
+def draw(folder: Path, backend: Forked, **settings: Any) -> Pool:
+    """Draw what is missing of the job. -> the pool, closed."""
+    folder.mkdir(exist_ok=True)
+    asked = JobRequest("killed", {}, NUM, da.Coupled(window=3), 7, SHARD, None, None, None)
+    given = {"retries": 1000, "hedge": None, "timeout": 60.0, "start_timeout": 60.0, "least": 1, **settings}
+    pool = Pool(backend, WORKERS, **given)
+    try:
+        with lock.locked(folder) as token:
+            JobRunner(folder, asked, Pooled(pool, folder, token), False).run(None, None, None)
+    finally:
+        pool.close()
+    return pool
+
+
+def check(folder: Path, whole: da.jobs.Job) -> None:
+    """Nothing lost, nothing twice, nothing left over, and every hash as in a job that was left alone."""
+    job = da.jobs.read(folder)
+    assert job.complete and [shard.sha256 for shard in job.shards] == [shard.sha256 for shard in whole.shards]
+    assert torch.equal(job.samples(), whole.samples())
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "manifest.json", "shards"]
+    left = sorted(path.name for path in (folder / "shards").iterdir() if not files.is_temporary(path))
+    assert left == [shard.file for shard in job.shards]
+
+
+@contextmanager
+def killing(backend: Forked, dice: random.Random, every: float, kills: list[int]) -> Iterator[None]:
+    """Kill one worker or another, again and again."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(dice.uniform(0.0, every)):
+            for worker in dice.sample(backend.living, min(1, len(backend.living))):
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+                    kills.append(worker.pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def workers_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
+    """One job after another, until so many workers were killed while they worked."""
+    dice, done, replaced = random.Random(kills), 0, 0
+    while replaced < kills:
+        backend = Forked()
+        with killing(backend, dice, 0.08, []):
+            replaced += draw(folder / f"workers{done}", backend).replaced
+        check(folder / f"workers{done}", whole)
+        done += 1
+    return {"kills": replaced, "jobs": done}
+
+
+def head_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
+    """The process that keeps the manifest is killed at random moments, and another goes on, with other workers."""
+    dice, died, done = random.Random(kills), 0, 0
+    while died < kills:
+        home, seen = folder / f"head{done}", 0
+        while not (home.exists() and (home / "manifest.json").exists() and da.jobs.read(home).complete):
+            child = os.fork()
+            if child == 0:
+                draw(home, Forked())
+                os._exit(0)
+            time.sleep(dice.uniform(0.05, 0.4))
+            os.kill(child, signal.SIGKILL)
+            died += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+            if (home / "manifest.json").exists():
+                job = da.jobs.read(home)
+                job.verify()
+                assert job.finished >= seen, "a finished shard was lost"
+                seen = job.finished
+        draw(home, Forked())  # complete: removes what the last one left half-written
+        check(home, whole)
+        done += 1
+    return {"kills": died}
+
+
+def one_hangs(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
+    """Its pulse stops while others go on: it is replaced."""
+
+    def trouble(task: DrawShard) -> None:
+        if task.index == 5 and not (folder / "hung").exists():
+            (folder / "hung").touch()
+            time.sleep(1e6)
+
+    pool = draw(folder / "hangs", Forked(trouble), timeout=0.5)
+    check(folder / "hangs", whole)
+    return {"replaced": pool.replaced}
+
+
+def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
+    """Workers that cannot write send what they have drawn; workers elsewhere, which do not see the folder, too."""
+    head, write, held = os.getpid(), files.write_synced, lock.held
+
+    def full(path: Path, data: bytes) -> None:
+        if os.getpid() != head:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, data)
+
+    files.write_synced = full
+    draw(folder / "full", Forked())
+    files.write_synced = write
+    check(folder / "full", whole)
+    lock.held = lambda folder, token: False
+    draw(folder / "elsewhere", Forked())
+    lock.held = held
+    check(folder / "elsewhere", whole)
+    return {"jobs": 2}
+
+
+def noted_first(self: JobRunner, drawn: Sequence[Drawn]) -> None:
+    """A mutant: the journal tells of shards a little before they have their names."""
+    if drawn:
+        journal.note(self.folder, [self._shard(each) for each in drawn])
+        time.sleep(0.05)
+    keep(self, drawn)
+
+
+keep = JobRunner._keep
+
+
+def verdict(work: Callable[[], object]) -> str:
+    try:
+        return f"survives: {work()}"
+    except (AssertionError, da.InputError, da.JobError) as error:
+        return f"found out: {error}"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    number, where = int(sys.argv[1]), Path(sys.argv[2])
+    alone = da.jobs.draw(
+        where / "alone", chain(), NUM, name="killed", seed=7, sampler=da.Coupled(window=3), shard_size=SHARD
+    )
+    found: dict[str, object] = {
+        "workers": workers_killed(number, where, alone),
+        "head": head_killed(number // 4, where, alone),
+        "hangs": one_hangs(where, alone),
+        "full": disk_full(where, alone),
+    }
+    JobRunner._keep = noted_first  # type: ignore[method-assign]
+    (where / "mutant").mkdir()
+    found["noted_first"] = verdict(lambda: head_killed(50, where / "mutant", alone))
+    sys.stdout.write(json.dumps(found))

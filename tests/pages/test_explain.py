@@ -1,0 +1,139 @@
+"""The page that explains: its numbers are those of the runs, and its rules lead to what the samplers did."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import drawahead as da
+from drawahead import pages
+from drawahead.cli.app import run
+from drawahead.pages.explain import SEED, block_walk
+from drawahead.pages.walks import _MADE, LENGTH, LETTERS, NAMES, Walk, walk
+
+WINDOWS = ("sequential", "stepwise", "block", "coupled", "picard")
+SEEDS = (SEED, 1, 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_walk_is_a_run_that_anybody_can_make(name: str, seed: int) -> None:
+    if name == "separated" and seed != SEED:
+        return
+    found = walk(name, seed)
+    result = da.sample(found.chain, 1, sampler=_MADE[name](), seed=seed)
+    assert torch.equal(found.sample, result.samples[0])
+    counted = ("sampler", "rounds", "queries", "drafted", "accepted", "candidates", "exact")
+    assert all(getattr(found.report, of) == getattr(result.report, of) for of in counted)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rounds_lead_to_the_sample(name: str, seed: int) -> None:
+    found = walk(name, seed)
+    assert len(found.rounds) == found.report.rounds
+    drawn = [value for judged in found.rounds for value in judged.values[: judged.kept + 1].tolist()]
+    steps = [int(found.sample[position]) for position in found.order.tolist()]
+    assert drawn[:LENGTH] == steps
+    assert sum(judged.width for judged in found.rounds) == found.report.drafted
+    laws = [judged.law("target", 0) for judged in found.rounds]
+    assert all(math.isclose(sum(law), 1) for law in laws)
+    first = found.chain.oracle.rows(torch.full((1, LENGTH), da.HIDDEN))[0, int(found.order[0])].exp()
+    assert laws[0] == pytest.approx(first.tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rules_that_the_page_states_lead_to_what_was_kept(seed: int) -> None:
+    for judged in walk("stepwise", seed).rounds:
+        kept = 0
+        while kept < judged.width:
+            guess = int(judged.window.guess[0, kept])
+            ratio = judged.law("target", kept)[guess] / judged.law("draft", kept)[guess]
+            if float(judged.window.uniform[0, kept]) > ratio:
+                break
+            kept += 1
+        assert kept == judged.kept
+    for judged in walk("block", seed).rounds:
+        _, chances = block_walk(judged)
+        passing = [i for i in range(1, judged.width + 1) if float(judged.window.uniform[0, i - 1]) <= chances[i]]
+        assert max(passing, default=0) == judged.kept
+    for judged in walk("coupled", seed).rounds:
+        agree = [int(judged.window.guess[0, i]) == int(judged.values[i]) for i in range(judged.width)]
+        assert judged.kept == (agree.index(False) if False in agree else judged.width)
+
+
+@pytest.mark.parametrize("seed", [SEED, 3, 2])
+def test_decisions_of_the_recursion(seed: int) -> None:
+    found = walk("recursive", seed)
+    for segment in found.segments:
+        ratio = math.exp(segment.log_ratio)
+        chance = max(0.0, 1 - 1 / ratio) if segment.candidate else min(1.0, ratio)
+        assert segment.accepted == (segment.uniform < chance) and len(segment.values) == segment.size
+    whole = [segment for segment in found.segments if not segment.whose]
+    assert [segment.accepted for segment in whole].count(True) == 1 and whole[0].candidate == 0
+    steps = [int(found.sample[position]) for position in found.order.tolist()]
+    assert list(next(segment for segment in whole if segment.accepted).values) == steps
+    assert max(segment.round for segment in found.segments) == found.report.rounds
+
+
+def test_ratios_are_those_of_the_law() -> None:
+    """mu of the first draft, by the chain rule; nu from the marginals, for all of it is drafted from one answer."""
+    found = walk("recursive", SEED)
+    oracle, first = found.chain.oracle, found.segments[0]
+    tokens = torch.full((1, LENGTH), da.HIDDEN)
+    start = oracle.rows(tokens)[0]
+    log_ratio = 0.0
+    for position, value in zip(found.order.tolist(), first.values, strict=True):
+        log_ratio += float(oracle.rows(tokens)[0, position, value] - start[position, value])
+        tokens[0, position] = value
+    assert log_ratio == pytest.approx(first.log_ratio)
+
+
+def section(page: str, name: str) -> str:
+    return page[page.index(f'<section id="{name}">') :].partition("</section>")[0]
+
+
+def shown_numbers(page: str, found: Walk) -> None:
+    text = section(page, found.name)
+    assert f"<b>{found.report.rounds} rounds</b> and {found.report.queries} queries" in text
+    assert text.count("<details") == len(found.rounds)
+    for judged in found.rounds:
+        for i in range(judged.width):
+            for side in ("draft", "target"):
+                told = ", ".join(f"{a} {b:.2f}" for a, b in zip(LETTERS, judged.law(side, i), strict=True))
+                assert f'aria-label="{told}"' in text
+
+
+def test_the_page(tmp_path: Path) -> None:
+    page = pages.explain(path=tmp_path / "explain.html")
+    assert (tmp_path / "explain.html").read_text() == page and len(page) < 400_000
+    assert "<script" not in page and not re.search(r'(src|href)="(?!#)', page) and " style=" not in page
+    for name in WINDOWS:
+        shown_numbers(page, walk(name, SEED))
+    for segment in walk("recursive", SEED).segments:
+        assert f'="u =">{segment.uniform:.3f}</td>' in section(page, "recursive")
+    settled = walk("separated", SEED).settled
+    assert settled is not None and section(page, "separated").count("<figure") == len(settled.unique())
+    assert all(f'href="#{name}"' in page for name in NAMES)
+    other = pages.explain(["stepwise"], seed=1)
+    assert 'id="stepwise"' in other and 'id="block"' not in other and "seed=1" in other
+    shown_numbers(other, walk("stepwise", 1))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["explain", "block"]) == 0 and capsys.readouterr().out == "wrote explain.html\n"
+    assert (tmp_path / "explain.html").read_text() == pages.explain(["block"])
+    assert run(["explain", "coupled", "--out", "a.html", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"page": "a.html", "samplers": ["coupled"], "seed": SEED}
+    for words, told in (
+        (["nothing"], "no sampler 'nothing' to explain; there are sequential"),
+        (["block", "--out", "a.pdf"], "must end in .html"),
+        (["block", "--out", "no/a.html"], "there is no folder no"),
+    ):
+        assert run(["explain", *words]) == 1 and told in capsys.readouterr().err

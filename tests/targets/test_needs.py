@@ -1,0 +1,64 @@
+"""What is large is refused before it is built, shown while it is, and left at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import drawahead as da
+from drawahead import tilings
+from drawahead.cli.app import run
+from drawahead.cli.building import built, unfinished
+from drawahead.targets import _needs
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(_needs, "free_memory", lambda: 2**30)
+    assert run(["sample", "dominoes", "--size", "200"]) == 1
+    shown = capsys.readouterr().err
+    assert "dominoes of size 200 needs about 14.9 GiB of memory to be set up, and 1.0 GiB are free" in shown
+    monkeypatch.setattr(_needs, "free_memory", lambda: 2**20)
+    with pytest.raises(da.InputError, match="a graph with 10000 vertices needs about"):
+        tilings.dominoes("square", 100)
+    monkeypatch.setattr(_needs, "free_memory", lambda: None)  # a system that does not say
+    assert tilings.dominoes("square", 4).length == 16
+
+
+def test_what_it_needs_grows_as_it_should() -> None:
+    assert tilings.needs("square", 40).bytes == 16 * tilings.needs("square", 20).bytes
+    assert tilings.needs("aztec", 10).lines == 110 and _needs.of_matching(9, two_colours=False).lines == 9
+    assert tilings.needs("square", 100).seconds() > 50 * tilings.needs("square", 40).seconds() > 0
+    free = _needs.free_memory()
+    assert free is None or free > 0
+
+
+def test_ctrl_c_does_not_wait() -> None:
+    over = threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            built("it", lambda: over.wait(30), 30.0)
+        assert unfinished()
+    finally:
+        over.set()
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    until = time.monotonic() + 5
+    while unfinished() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not unfinished()
+
+
+def test_what_fails_fails_as_it_would() -> None:
+    def fail() -> None:
+        raise da.InputError("no such board")
+
+    assert built("it", lambda: 3, 0.0) == 3
+    with pytest.raises(da.InputError, match="no such board"):
+        built("it", fail, 0.0)

@@ -1,0 +1,102 @@
+"""What a release is made of: one version, a changelog, a citation, files that are the same when built again."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import drawahead
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_version_is_written_once() -> None:
+    assert "version" in PROJECT["project"]["dynamic"] and "version" not in PROJECT["project"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/drawahead/__init__.py"
+    assert tool("licences").version() == drawahead.__version__
+    assert not re.search(r"(?m)^version:", (ROOT / "CITATION.cff").read_text())
+
+
+def test_the_changelog_begins_with_what_is_not_released() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"(?m)^## \[(.+?)\]", text)
+    assert versions[0] == "Unreleased"
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions[1:])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"(?m)^### (.+)$", text)) <= kinds
+    assert all(len(line) <= 120 for line in text.splitlines())
+
+
+def test_the_citation_names_the_paper() -> None:
+    yaml = pytest.importorskip("yaml")  # comes with transformers
+    found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert found["cff-version"] == "1.2.0" and found["type"] == "software" and found["license"] == "MIT"
+    (paper,) = found["references"]
+    assert paper["identifiers"][0]["value"] == "arXiv:2511.07869" and len(paper["authors"]) == 7
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "CHANGELOG.md", "docs/release.md"])
+def test_what_pages_name_is_there(page: str) -> None:
+    path = ROOT / page
+    text = path.read_text()
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    assert links and all((path.parent / link).exists() for link in links)
+    package = ROOT / "src" / "drawahead"
+    for name in re.findall(r"`((?:[\w.]+/)+[\w.]+\.\w+)`", text):
+        if not name.startswith("adapters/yours") and "yours" not in name:
+            assert (ROOT / name).exists() or (package / name).exists(), name
+    for words in re.findall(r"\.venv/bin/pytest -q (\S+)", text):
+        assert (ROOT / words).exists()
+
+
+def test_the_bill_of_materials_holds_every_dependency_once() -> None:
+    licences = tool("licences")
+    bill = licences.bill()
+    names = [component["name"].lower() for component in bill["components"]]
+    assert bill["specVersion"] == "1.6" and len(names) == len(set(names))
+    core = {component["name"] for component in bill["components"] if component.get("scope") == "required"}
+    assert {"torch", "numpy"} <= core and {"text", "fashion", "typer"} <= set(names) and "typer" not in core
+    assert bill["metadata"]["component"]["version"] == drawahead.__version__
+
+
+def test_built_twice_is_compared(tmp_path: Path) -> None:
+    check = tool("release_check")
+    for folder, rest in (("a", b"x"), ("b", b"y")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.whl").write_bytes(b"same")
+        (tmp_path / folder / "other.whl").write_bytes(rest)
+    (tmp_path / "a" / "one.whl").write_bytes(b"alone")
+    assert check.differing(tmp_path / "a", tmp_path / "b") == ["one.whl", "other.whl"]
+    assert check.differing(tmp_path / "a", tmp_path / "a") == []
+
+
+def test_weights_are_not_counted_as_code(tmp_path: Path) -> None:
+    check = tool("release_check")
+    with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
+        archive.writestr("drawahead/a.py", b"x" * 2**20)
+        archive.writestr("drawahead/networks/weights/text.safetensors", b"x" * 2**22)
+    assert check.without_weights(tmp_path / "a.whl") == 1.0
+
+
+def test_interpreters_that_are_not_there_are_left_out() -> None:
+    check = tool("release_check")
+    here = "{}.{}".format(*sys.version_info)
+    found = check.interpreters([here, "2.99"])
+    assert found == {here: sys.executable} and check.version_of(sys.executable) == here
