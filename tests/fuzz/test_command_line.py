@@ -54,6 +54,7 @@ words = st.one_of(
 options = st.sampled_from(
     [
         *("--num", "--seed", "--size", "--sampler", "--window", "--max-batch-size", "--order", "--out", "--shard-size"),
+        *("--graph", "--kernel", "--items", "--coupling", "--gif"),
         *(
             "--prompt",
             "--guidance",
@@ -65,6 +66,7 @@ options = st.sampled_from(
             "--films",
             "--target",
             "--no-such",
+            "--gif",
         ),
     ]
 )
@@ -94,6 +96,9 @@ rest = st.lists(
 commands = st.one_of(
     st.sampled_from([["sample", "pairs"], ["sample", "product"], ["sample", "table"]]).map(
         lambda words: [*words, "--size", "4", "--num", "3"]
+    ),
+    st.sampled_from(
+        [["sample", "tree", "--graph", "grid:3"], ["sample", "dpp", "--kernel", "line:4"], ["explain", "block"]]
     ),
     st.sampled_from([["verify", "pairs", "--num", "50"], ["compare", "pairs", "--size", "4", "--num", "2"]]),
     st.sampled_from([["report"], ["report", "job"], ["targets"], ["samplers"], ["models"], ["sample"], ["verify"], []]),

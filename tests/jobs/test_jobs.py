@@ -384,7 +384,8 @@ def test_samplers_inside_samplers_are_written_down(tmp_path: Path) -> None:
         ({"seed": 2**65}, "seed must be"),
         ({"name": 3}, "name must be a text"),
         ({"num": 2_000_001, "shard_size": 1}, "shard_size must be at least 3 here"),
-        ({"sampler": "block"}, "sampler must be a sampler"),
+        ({"sampler": "blok"}, "there is no sampler .blok.; did you mean .block."),
+        ({"sampler": 3}, "sampler must be a sampler"),
     ],
 )
 def test_bad_input_is_refused(wrong: dict[str, Any], words: str, tmp_path: Path) -> None:

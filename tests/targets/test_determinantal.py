@@ -19,7 +19,7 @@ from drawahead import Block, Coupled, Recursive, Sequential, Stepwise
 from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import DPP, SpanningTree
+from drawahead.targets import DPP, SpanningTree, _elimination
 from drawahead.targets.determinantal import Determinantal
 from drawahead.verification.statistics import chi_square, two_sample
 from tests.exactness import LEVEL, combined, draws_for, joint_law, law_p_value, outcomes
@@ -111,9 +111,8 @@ def test_the_law_of_the_recursion(name: str, draws: int, check: Check) -> None:
 class Mutant(Determinantal):
     """Gets wrong what each revealed item takes from the chances of the others."""
 
-    def _eliminated(self, drawn: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        taken, least = super()._eliminated(drawn, order)
-        return self.broken(taken), least
+    def _taken(self, column: Tensor, sign: Tensor) -> Tensor:
+        return self.broken(super()._taken(column, sign))
 
     def broken(self, taken: Tensor) -> Tensor:
         return taken
@@ -154,6 +153,44 @@ class Forgetful(Mutant):
 def test_mutants_are_rejected(mutant: type[Mutant], name: str) -> None:
     broken = mutant(target(name).kernel)
     assert law_p_value(broken, enumerated(name), Block(), 20_000) < LEVEL
+
+
+class Unforgiving(Determinantal):
+    """What was guessed and not kept stays revealed."""
+
+    def _reveal(self, kept: dict[str, Tensor], low: int, high: int) -> None:
+        before = kept.setdefault("before", torch.zeros(len(kept["first"]), 1))
+        super()._reveal(kept, max(low, int(before.max())), high)
+        before.fill_(max(high, int(before.max())))
+
+
+def test_a_memory_that_keeps_wrong_guesses_is_rejected() -> None:
+    broken = Unforgiving(target("K5").kernel)
+    assert law_p_value(broken, enumerated("K5"), Coupled(2), 20_000) < LEVEL
+
+
+@pytest.mark.parametrize("panel", [2, 5, 32])
+def test_panels_of_any_width_give_the_chances_of_one_step_at_a_time(
+    panel: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Possible subsets, and guesses that hold items against all odds."""
+    monkeypatch.setattr(_elimination, "_PANEL", panel)
+    kernel, (r, n) = DPP.random(17, rank=9, seed=1).kernel, (40, 17)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(2, (r, n), generator=generator)
+    order = torch.stack([torch.randperm(n, generator=generator) for _ in range(r)])
+    found = Determinantal(kernel)._chances(tokens, order, n)
+    for i in range(r):
+        now, least = kernel.clone(), 1.0
+        for j, item in enumerate(order[i].tolist()):
+            rest = order[i, j:]
+            torch.testing.assert_close(found[i, j, j:], now.diagonal()[rest].clamp(0, 1), rtol=0, atol=1e-7)
+            inside = bool(tokens[i, item])
+            chance = float(now[item, item] if inside else 1 - now[item, item])
+            if chance * least >= _elimination.CERTAIN:
+                scale = float(now[item, item]) if inside else float(now[item, item]) - 1
+                now = now - now[:, item, None] * now[item] / scale
+                least = min(least, chance)
 
 
 def test_trees_without_their_weights_are_rejected() -> None:

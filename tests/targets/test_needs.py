@@ -8,11 +8,12 @@ import threading
 import time
 
 import pytest
+import torch
 
 import drawahead as da
 from drawahead import tilings
 from drawahead.cli.app import run
-from drawahead.cli.building import built, unfinished
+from drawahead.cli.building import built, scaled, unfinished
 from drawahead.targets import _needs
 
 
@@ -62,3 +63,24 @@ def test_what_fails_fails_as_it_would() -> None:
     assert built("it", lambda: 3, 0.0) == 3
     with pytest.raises(da.InputError, match="no such board"):
         built("it", fail, 0.0)
+
+
+def test_other_targets_are_weighed_by_smaller_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_needs, "free_memory", lambda: 2**30)
+    for name in ("dense", "mixture", "markov"):
+        assert run(["sample", name, "--size", "300000000"]) == 1
+        assert f"{name} of size 300000000 needs about" in capsys.readouterr().err
+    sizes: list[int] = []
+
+    def make(size: int) -> list[torch.Tensor]:
+        sizes.append(size)
+        return [torch.zeros(size, size)]
+
+    with pytest.raises(da.InputError, match=r"it needs about 44\.7 GiB of memory"):
+        scaled("it", make, 63_245, 4)  # three copies of a square of float32
+    assert sizes == [8, 16]
+    assert scaled("it", make, 16, 4)[0].shape == (16, 16) and scaled("it", make, 30, 4)[0].shape == (30, 30)
+    assert sizes == [8, 16, 16, 8, 16, 30]
+    assert run(["sample", "digits", "--size", "99"]) == 1 and "have size 8, not 99" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, final
 
@@ -71,6 +71,10 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
 
 def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
     """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
+    return _KNOWN.recipe(ready, options, first)
+
+
+def _read(ready: Any, options: Options, first: int) -> Recipe:
     kind = type(ready).__name__
     _check_options(kind, ready, options)
     if kind not in _SETTINGS:
@@ -81,7 +85,7 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
                 fresh.set_begin_index(first)
             return fresh
 
-        return _PROBED.recipe(ready, first, options, make)
+        return probe(make, first, options)
     _check_settings(kind, ready)
     _check_timesteps(ready)
     if kind.startswith("DDPM"):
@@ -94,26 +98,27 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
 
 
 @final
-class _Probed:
-    """What the latest schedulers were found to do, by all that is in them: trying one takes seconds."""
+class _Known:
+    """What the latest schedulers were found to do, by all that is in them: pipelines ask in every call, and trying a
+    scheduler takes seconds."""
 
     def __init__(self, most: int = 8) -> None:
         self.most = most
-        self._known: dict[object, Recipe] = {}
+        self._recipes: dict[object, Recipe] = {}
 
-    def recipe(self, ready: Any, first: int, options: Options, make: Callable[[], Any]) -> Recipe:
+    def recipe(self, ready: Any, options: Options, first: int) -> Recipe:
         try:
             key = type(ready), _methods(ready), first, _contents(vars(ready)), _contents(options)
-        except TypeError:  # there is something in it that cannot be compared: it is tried each time
-            return probe(make, first, options)
-        found = self._known.pop(key, None) or probe(make, first, options)
-        self._known[key] = found
-        for old in [*self._known][: -self.most]:
-            self._known.pop(old, None)
+        except TypeError:  # there is something in it that cannot be compared: it is read each time
+            return _read(ready, options, first)
+        found = self._recipes.pop(key, None) or _read(ready, options, first)
+        self._recipes[key] = found
+        for old in [*self._recipes][: -self.most]:
+            self._recipes.pop(old, None)
         return found
 
 
-_PROBED = _Probed()
+_KNOWN = _Known()
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:

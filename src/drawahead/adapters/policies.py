@@ -106,6 +106,7 @@ class Accelerated:
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
         sampler = as_sampler(sampler)
         instance("compiled", compiled, bool, "True or False")
+        instance("graphs", graphs, bool | None, "True, False or None")
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)

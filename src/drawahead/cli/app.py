@@ -69,7 +69,7 @@ def drawahead_(
 
 
 def targets(json: options.Json = False) -> None:
-    """List what can be drawn from: the shipped networks, and laws with exact oracles to try samplers on."""
+    """List what can be drawn from: the shipped networks, and distributions with exact oracles to try samplers on."""
     from rich.console import Console
 
     from drawahead.cli import lists, tables

@@ -43,7 +43,7 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run every sampler on one target: rounds, queries, seconds, and a test that the law is the sequential one."""
+    """Run every sampler on one target: rounds, queries, seconds, and a test that the distribution is the same."""
     from rich.console import Console
 
     from drawahead.cli.comparison import rows_of, table_of

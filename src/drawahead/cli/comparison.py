@@ -28,7 +28,7 @@ RECURSIVE_SAMPLES = 50
 RECURSIVE_STEPS = 64
 RECURSIVE_SECONDS = 60.0
 _LEGEND = (
-    "Law: a two-sample test against independent sequential draws; it can show a difference, never rule one out. "
+    "Same: a two-sample test against independent sequential draws; it can show a difference, never rule one out. "
     "Seconds: on this machine, which pays for every query; a network on an accelerator waits for rounds."
 )
 
@@ -102,7 +102,7 @@ def table_of(rows: Sequence[Row], title: str, width: int) -> Table:
     table = tables.titled(title, "sampler", padding=1 if width >= 100 else 0)
     for heading in ("samples", "rounds/\nsample", "queries/\nsample", "accep-\ntance", "seconds", "time/\nseq."):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("law vs\nsequential", no_wrap=True)
+    table.add_column("same as\nsequential", no_wrap=True)
     table.add_column("exact", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -127,7 +127,7 @@ def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, wat
         RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round
     )
     if complete:
-        note = "fewer samples, for its run time has a heavy tail; the law check is weaker"
+        note = "fewer samples, for its run time has a heavy tail; the check of the distribution is weaker"
         return _row("recursive", result, base, reference, note)
     note = f"stopped after {RECURSIVE_SECONDS:.0f} s with {len(result.samples)} of {num_samples} samples"
     return Row("recursive", result.report, note=note)

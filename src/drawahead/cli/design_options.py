@@ -103,7 +103,7 @@ PssmShare = Annotated[
         metavar="X",
         min=0,
         max=1,
-        help="How much of the law is the profile's.",
+        help="How much of the distribution is the profile's.",
         show_default="0",
         rich_help_panel=LETTERS,
     ),

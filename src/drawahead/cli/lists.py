@@ -8,7 +8,7 @@ from typing import Any, final
 
 from drawahead.cli.counting import COUNTED
 from drawahead.cli.shipped import SHIPPED, TILINGS
-from drawahead.samplers import SAMPLERS, Auto
+from drawahead.samplers import SAMPLERS, Auto, Separated
 from drawahead.samplers import Sampler as SamplerBase
 from drawahead.targets import CHAINS, TARGETS
 
@@ -61,7 +61,7 @@ def models() -> list[dict[str, Any]]:
 
 def samplers() -> list[dict[str, Any]]:
     """Every sampler and what it guarantees."""
-    known: dict[str, type[SamplerBase]] = {"auto": Auto, **SAMPLERS}
+    known: dict[str, type[SamplerBase]] = {"auto": Auto, **SAMPLERS, "separated": Separated}
     return [
         {
             "name": name,

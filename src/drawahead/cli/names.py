@@ -9,6 +9,7 @@ from dataclasses import replace
 from drawahead import samplers, targets
 from drawahead.chains import GaussianChain, TokenChain
 from drawahead.cli import own
+from drawahead.cli.building import scaled
 from drawahead.cli.counting import COUNTED, counted
 from drawahead.cli.shipped import SHIPPED, TILINGS, Subject, TargetOptions, in_order, tiling
 from drawahead.errors import InputError
@@ -63,7 +64,11 @@ def _named(name: str, asked: TargetOptions) -> Subject:
     usual = (targets.TARGETS.get(name) or targets.CHAINS[name]).default_size
     size, coupling = asked.size or usual, asked.coupling
     asked = replace(asked, size=size)
-    oracle = targets.named(name, size) if coupling is None else COUPLED[name](size, coupling)
+
+    def make(number: int) -> TokenOracle | GaussianChain:
+        return targets.named(name, number) if coupling is None else COUPLED[name](number, coupling)
+
+    oracle = scaled(f"{name} of size {size}", make, size, usual)
     chain = oracle if isinstance(oracle, GaussianChain) else in_order(TokenChain(oracle), asked.order)
     return Subject(name, chain, view_of(chain), options=asked.given)
 

@@ -53,8 +53,8 @@ def _plain(parameter: Any) -> Any:
     shown = copy(parameter)
     if parameter.param_type_name == "argument":
         vars(shown)["display_type_rich"] = lambda ctx: None
-        return shown
-    shown.metavar = value(parameter)
+    else:
+        shown.metavar = value(parameter)
     if isinstance(parameter.show_default, str):
         shown.help = f"{parameter.help or ''} [dim]\\[default: {parameter.show_default}][/dim]"
         shown.show_default = False

@@ -14,6 +14,7 @@ from drawahead.errors import InputError
 
 if TYPE_CHECKING:
     from drawahead.chains import Chain
+    from drawahead.cli.shipped import Subject
     from drawahead.jobs import Job
 
 
@@ -83,15 +84,16 @@ def report(
     if gif is not None:
         _check_gif(gif, films)
     if target is None:
-        chain = chain_of(job)
+        subject = subject_of(job)
     else:
-        chain = named(target, TargetOptions().filled(job.config.options)).of(job.config.num).chain
+        subject = named(target, TargetOptions().filled(job.config.options)).of(job.config.num)
+    chain, view = (None, None) if subject is None else (subject.chain, subject.view)
     if gif is not None:
         if chain is None:
             raise InputError(f"--gif {gif}: a film needs the model that the job drew from; name it with --target")
-        _write(gif, pages.animation(pages.job_film(job, target=chain, films=films)), folder)
+        _write(gif, pages.animation(pages.job_film(job, target=chain, films=films, view=view)), folder)
     if out is not None:
-        _write(out, pages.job_page(job, target=chain, samples=num, films=films).encode(), folder)
+        _write(out, pages.job_page(job, target=chain, samples=num, films=films, view=view).encode(), folder)
     if json:
         written = {name: str(path) for name, path in (("page", out), ("film", gif)) if path is not None}
         done = {"folder": str(folder), **written, "samples": job.num_samples, "complete": job.complete}
@@ -132,6 +134,12 @@ def _check_gif(gif: Path, films: int) -> None:
 
 
 def chain_of(job: Job) -> Chain | None:
+    """What a job draws from, if it is one of drawahead's own."""
+    subject = subject_of(job)
+    return None if subject is None else subject.chain
+
+
+def subject_of(job: Job) -> Subject | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
     from drawahead.cli.counting import fits
@@ -145,4 +153,4 @@ def chain_of(job: Job) -> Chain | None:
     asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
-    return named(name, asked).of(config.num).chain
+    return named(name, asked).of(config.num)

@@ -41,7 +41,7 @@ def verify(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Test whether samples of your model drawn in parallel have the law of those drawn one step at a time.
+    """Test whether samples of your model drawn in parallel have the distribution of those drawn one step at a time.
 
     Exit status: 0 passed, 3 a check failed, 1 or 2 the test could not be made.
     """

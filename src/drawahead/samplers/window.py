@@ -223,7 +223,7 @@ class WindowSampler(Sampler):
         return Drafts(drafts.law.first(0), torch.zeros_like(drafts.width), drafts.wish, drafts.rounds)
 
     def run(self, paths: Paths) -> Thread:
-        if self.keeps_guesses:
+        if self.keeps_guesses and len(paths):
             paths.remember(self.widest(int(paths.length.max())))
         drafts = self.begin(paths)
         while len(paths):

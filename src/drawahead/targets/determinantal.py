@@ -18,16 +18,13 @@ from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.targets._cells import running
+from drawahead.targets._elimination import CERTAIN, eliminate
 from drawahead.validate import Array, copied, short, whole
 
 if TYPE_CHECKING:
     import networkx
 
-CERTAIN = 1e-12
-"""A chance is 0 or 1 where it is this close, divided by the chance of the least likely draw before it. What can be
-drawn only after so unlikely a draw is that much less likely in all, so no law changes by more than this a step."""
 _TOLERANCE = 1e-6  # of symmetry and eigenvalues, relative to the largest entry: matrices may come in float32
-_PANEL = 32  # columns that are eliminated between two matrix products
 _ELEMENTS = 1 << 22
 
 
@@ -68,6 +65,40 @@ class Determinantal(TokenOracle):
         steps, reach = int(depth.max()), int(torch.maximum(depth, place + 1).max())
         return law_of_chances(self._chances(tokens, order[:, :reach], steps)[row, depth, place])
 
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        """The scaled columns of what is revealed, in the order of each path, evidence first."""
+        r, n = tokens.shape
+        first, order = (rank < 0).sum(1), rank.argsort(dim=1, stable=True)
+        kept = {
+            "first": first[:, None],
+            "order": order,
+            "place": order.argsort(dim=1),
+            "sign": torch.where(tokens.gather(1, order) == 1, 1.0, -1.0).double(),
+            "column": torch.zeros(r, n, n, dtype=torch.float64),
+            "least": torch.ones(r, n + 1, dtype=torch.float64),
+        }
+        self._reveal(kept, 0, int(first.max()))
+        return kept
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        first, (r, n) = kept["first"], kept["order"].shape
+        new = torch.where(place < n, first + step, n)  # (r, s); n is padding, for whom there is a spare column
+        sign = torch.nn.functional.pad(kept["sign"], (0, 1))
+        kept["sign"].copy_(sign.scatter_(1, new, torch.where(token == 1, 1.0, -1.0).double())[:, :n])
+        depth, at = first + prefix, kept["place"].gather(1, position)
+        # Rows that are further on reveal again what they have: the same numbers.
+        self._reveal(kept, int((first + step).min()), int(torch.where(new < n, new + 1, 0).max()))
+        low, high = int(at.min()), int(depth.max())
+        taken = self._taken(kept["column"][:, :high, low:], kept["sign"][:, :high])
+        chance = self.kernel.diagonal()[kept["order"][:, None, low:]] - running(taken.mT).mT
+        row = torch.arange(r)[:, None]
+        return law_of_chances(_surely(chance[row, depth, at - low], kept["least"][row, depth]))
+
+    def _reveal(self, kept: dict[str, Tensor], low: int, high: int) -> None:
+        eliminate(self.kernel, kept["order"], kept["sign"], kept["column"], kept["least"], low, high)
+
     def log_prob(self, samples: Tensor) -> Tensor:
         """The log-probability of each of the subsets (m, n), float64."""
         return self._log_chance(subsets(samples, self.length))
@@ -99,35 +130,27 @@ class Determinantal(TokenOracle):
         """
         taken, least = self._eliminated(tokens.gather(1, order[:, :steps]), order)
         chance = self.kernel.diagonal()[order][:, None] - running(taken.mT).mT
-        error = (CERTAIN / least)[..., None]
-        return torch.where(chance < error, 0.0, torch.where(chance > 1 - error, 1.0, chance))
+        return _surely(chance, least[..., None])
 
     def _eliminated(self, drawn: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """How much revealing the items `drawn` (r, s), the first of the order, takes from each chance: (r, s, k).
-
-        The kernel after j steps is K - sum_{i < j} sign_i v_i v_i^T, where v_i is the scaled column of item i just
-        before it is revealed. Columns are brought up to date a panel at a time, by a product of matrices. Also the
-        chance of the least likely of the first 0, 1, ... s draws (r, s + 1): rounding errors grow by its inverse.
-        """
+        """How much revealing the items `drawn` (r, s), the first of the order (r, k), takes from each chance (r, s, k),
+        and the chance of the least likely of the first 0, 1, ... s draws (r, s + 1)."""
         r, steps = drawn.shape
         column = torch.zeros(r, steps, order.shape[1], dtype=torch.float64)
         least = torch.ones(r, steps + 1, dtype=torch.float64)
         sign = torch.where(drawn == 1, 1.0, -1.0).double()
-        for low in range(0, steps, _PANEL):
-            high = min(low + _PANEL, steps)
-            panel = self.kernel[order[:, low:high, None], order[:, None, low:]]  # (r, high - low, k - low)
-            before = column[:, :low, low:]
-            panel -= (before[:, :, : high - low] * sign[:, :low, None]).mT @ before
-            for j in range(high - low):
-                # Kernels of possible evidence have entries in [-1, 1]; after impossible evidence nothing may overflow.
-                now = panel[:, j, j:].clamp(-1, 1)
-                pivot = torch.where(sign[:, low + j] > 0, now[:, 0], 1 - now[:, 0])  # the chance of what was drawn
-                pivot = torch.where(pivot * least[:, low + j] < CERTAIN, torch.inf, pivot)  # impossible: passed over
-                least[:, low + j + 1] = torch.minimum(least[:, low + j], pivot)
-                now = now * pivot.rsqrt()[:, None]
-                column[:, low + j, low + j :] = now
-                panel[:, j + 1 :, j:] -= (sign[:, low + j, None] * now)[:, 1 : high - low - j, None] * now[:, None]
-        return column.square_().mul_(sign[..., None]), least
+        eliminate(self.kernel, order, sign, column, least, 0, steps)
+        return self._taken(column, sign), least
+
+    def _taken(self, column: Tensor, sign: Tensor) -> Tensor:
+        """How much revealing items takes from each chance (r, s, k), by their scaled columns and signs."""
+        return column.square().mul_(sign[..., None])
+
+
+def _surely(chance: Tensor, least: Tensor) -> Tensor:
+    """Chances that are 0 or 1 but for rounding, after draws of which the least likely had the chance `least`."""
+    error = CERTAIN / least
+    return torch.where(chance < error, 0.0, torch.where(chance > 1 - error, 1.0, chance))
 
 
 def subsets(samples: Tensor, length: int) -> Tensor:

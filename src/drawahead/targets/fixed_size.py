@@ -21,7 +21,8 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
-from drawahead.targets.determinantal import CERTAIN, law_of_chances, spectrum, subsets
+from drawahead.targets._elimination import CERTAIN
+from drawahead.targets.determinantal import law_of_chances, spectrum, subsets
 from drawahead.validate import Array, whole
 
 _UNEVEN = 1e-6  # the k-th largest eigenvalue, over the largest: rounding errors grow by its inverse

@@ -9,10 +9,14 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.targets._frontier import narrowed_rows
 from drawahead.validate import number, whole
 
 MAX_WIDTH = 16
 """The frontier has 2^width states; a query of a square grid holds 5 MB at 12, and 137 MB at 16."""
+
+BATCHED = 12
+"""Up to this width queries are answered together; wider ones alone, where known sites make the frontier smaller."""
 
 SPIN = torch.tensor([-1.0, 1.0], dtype=torch.float64)
 
@@ -44,6 +48,9 @@ class Ising(TokenOracle):
         return cls(rows, cols, coupling, field)
 
     def rows(self, tokens: Tensor) -> Tensor:
+        if self.width > BATCHED:
+            parts = [torch.zeros(0, self.length, 2, dtype=torch.float64)]
+            return torch.cat([*parts, *(narrowed_rows(self, one)[None] for one in tokens)])
         m = len(tokens)
         contradicted = (tokens != HIDDEN)[..., None] & (tokens[..., None] != torch.arange(2))
         weight = torch.where(contradicted, -torch.inf, self.field * SPIN)  # (m, n, 2)

@@ -81,7 +81,7 @@ class Told:
             words = "the same answers"
         else:
             words = f"answers differ by at most {difference:.1g} {self.unit}: the model's own rounding, which can move "
-            words += f"the law of a sample by {min(1.0, self.steps * law):.1g} at most"
+            words += f"the distribution of a sample by {min(1.0, self.steps * law):.1g} at most"
         return Finding(check, difference <= allowed, words, difference=difference, allowed=allowed)
 
 

@@ -79,7 +79,7 @@ class Verdict:
         """The verdict in one line."""
         failed = [finding.check for finding in self.findings if not finding.passed]
         if failed:
-            return f"FAILED: {'; '.join(failed)}. Samples drawn in parallel may not have the sequential law."
+            return f"FAILED: {'; '.join(failed)}. Samples drawn in parallel may not have the sequential distribution."
         limits = [*self.blind, *(f"not tested: {what}" for what in self.untested)]
         if not self.power:
             limits.append("what the tests would have found was not measured")

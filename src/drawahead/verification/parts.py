@@ -108,7 +108,7 @@ class Parts:
         if not steps.count:
             self.untested.append("the steps: none of them is random")
             return
-        self.findings.append(_agreement(f"steps of {sampler!r}", steps.p_value, level, "the model's laws"))
+        self.findings.append(_agreement(f"steps of {sampler!r}", steps.p_value, level, "the model's distributions"))
         if with_power:
             self.power[STEPS] = power_of_steps(steps, level, tokens=isinstance(self.chain, TokenChain))
 
