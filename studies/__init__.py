@@ -13,6 +13,7 @@ STUDIES = {
     "ardiffusion": ("studies.ardiffusion.study", "auto-regressive beside joint diffusion, and its bound (94 minutes)"),
     "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (6 minutes, a GPU)"),
     "policies": ("studies.policies", "milliseconds of a robot policy's action chunk (8 minutes, a GPU)"),
+    "emoji": ("studies.emoji", "milliseconds of pictures from words, by scheduler and steps (4 minutes, a GPU)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
     "workers": ("studies.scale.workers", "whole shards on 1 to 16 workers, and a million shards (6 minutes, Ray)"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,3 +30,28 @@ def check() -> Callable[[float], None]:
         assert p_value >= LEVEL, f"the samples do not have their law: p = {p_value:.3g}"
 
     return verdict
+
+
+EMOJI_WORDS = ["apple", "cat", "face", "green", "red", "smiling"]
+
+
+@pytest.fixture
+def emoji_weights(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny emoji model with random weights where the shipped one would be: tests need no trained one."""
+    from safetensors.torch import save_file
+
+    from drawahead.networks import files
+    from drawahead.networks.emoji import EmojiNetwork
+
+    shape = {"channels": [8, 16], "width": 8, "groups": 4}
+    network = EmojiNetwork(len(EMOJI_WORDS), **shape)  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        name: (torch.randn(weight.shape, generator=generator) * 0.3).half()
+        for name, weight in network.state_dict().items()
+    }
+    path = tmp_path_factory.mktemp("weights") / "emoji.safetensors"
+    save_file(weights, path, metadata={"words": json.dumps(EMOJI_WORDS), "network": json.dumps(shape)})
+    shipped = files.place
+    monkeypatch.setattr(files, "place", lambda name: path if name == "emoji" else shipped(name))
+    return path

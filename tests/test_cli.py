@@ -115,7 +115,7 @@ def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("a network was loaded")
 
-    for network in (da.networks.fashion, da.networks.text):
+    for network in (da.networks.emoji, da.networks.fashion, da.networks.text):
         monkeypatch.setitem(network.__globals__, "load", fail)
     assert run(["targets"]) == 0 and run(["sample", "pairs", "--quiet"]) == 0
     with pytest.raises(AssertionError, match="loaded"):
@@ -173,10 +173,12 @@ def test_compare_writes_and_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 SMALL = {"ising": 2, "table": 3, "hypercube": 2, "modes": 2, "gaussian": 2, "dominoes": 2, "aztec": 1}
-MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "digits": ["--window", "300"]}
+EMOJI = ["--steps", "2", "--prompt", "red apple", "--prompt", "cat"]
+MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "emoji": EMOJI, "digits": ["--window", "300"]}
 MORE |= {"spanning-tree": ["--graph", "grid:3"], "dpp": ["--kernel", "line:5"], "matching": ["--graph", "grid:2x3"]}
 
 
+@pytest.mark.usefixtures("emoji_weights")
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED]:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
@@ -185,7 +187,9 @@ def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.Capture
         shown = json.loads(capsys.readouterr().out)
         assert shown["complete"] and shown["num_samples"] == 3 and shown["shards"] == 2 and "samples" not in shown
         job = da.jobs.read(tmp_path / name)
-        again = named(name, TargetOptions().filled(job.config.options))  # what is written down says what was drawn from
+        again = named(name, TargetOptions().filled(job.config.options)).of(
+            3
+        )  # what is written down says what was drawn from
         assert again.chain.steps == job.config.steps and again.chain.empty(3).shape == job.samples().shape
         sampler = job.config.sampler.sampler
         assert (
@@ -345,7 +349,7 @@ def test_models_say_what_is_still_to_install(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sample", "xyzzy"], "there is no target 'xyzzy'; the targets are text, fashion, product"),
+        (["sample", "xyzzy"], "there is no target 'xyzzy'; the targets are text, fashion, emoji, product"),
         (["sample", "pairs", "--sampler", "nothing"], "the samplers are auto, sequential"),
         (["sample", "pairs", "--size", "7"], "n must be even"),
         (["sample", "pairs", "--num", "0"], "num"),

@@ -87,7 +87,10 @@ def progress(
 
 
 def images(samples: Tensor, path: str | Path) -> None:
-    """Images (number, height, width), white on black, as a grid as square as their number allows."""
+    """Images (number, height, width), white on black, or (number, 1 or 3, height, width), in colour if 3, with values
+    from -1 to 1, as a grid as square as their number allows."""
+    if samples.dim() == 4:
+        samples = samples[:, 0] if samples.shape[1] == 1 else (samples.movedim(1, -1).clamp(-1, 1) + 1) / 2
     columns = math.ceil(math.sqrt(len(samples)))
     lines = -(-len(samples) // columns)
     with canvas(path, 0.9 * columns + 0.1, 0.9 * lines + 0.1) as figure:

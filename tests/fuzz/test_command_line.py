@@ -57,6 +57,7 @@ options = st.sampled_from(
         *("--graph", "--kernel", "--items", "--coupling", "--gif"),
         *(
             "--prompt",
+            "--guidance",
             "--temperature",
             "--steps",
             "--device",

@@ -43,14 +43,14 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if found is not None:
         asked = _as_begun(target, asked, found)
         wanted = replace(wanted, num=wanted.num or found.config.num)
-    plan = planned(target, asked, wanted.workers)
+    plan = planned(target, asked, wanted.workers, wanted.num)
     if plan.remark and not (quiet or json):
         typer.echo(plan.remark)
     try:
         job = jobs.draw(
             folder,
             plan.target,
-            wanted.num or plan.num,
+            plan.num,
             name=target,
             options=plan.options,
             resume=wanted.resume,

@@ -78,7 +78,7 @@ def _own(name: str, asked: TargetOptions) -> Subject:
     if asked.device or asked.dtype:
         raise InputError("--device and --dtype are for shipped networks: a model of your own has them already")
     asked.only(name, "order", "prompt", "steps")
-    chain = own.own(name, prompt=asked.prompt, steps=asked.steps)
+    chain = own.own(name, prompt=asked.one_prompt, steps=asked.steps)
     view: View
     if isinstance(chain, TokenChain):
         chain = in_order(chain, asked.order)

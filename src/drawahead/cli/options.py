@@ -121,7 +121,17 @@ Order = Annotated[
     ),
 ]
 Prompt = Annotated[
-    str | None, option(DRAWN, "--prompt TEXT", "Of text: what to fill in, an underscore for each missing character.")
+    list[str] | None,
+    option(
+        DRAWN,
+        "--prompt TEXT",
+        "Of text: what to fill in, an underscore for each missing character. Of emoji: what to show; several, each "
+        "with a --prompt of its own, take turns.",
+    ),
+]
+Guidance = Annotated[
+    float | None,
+    option(DRAWN, "--guidance X", "Of emoji: how strongly prompts are followed; 1 is plainly.", usually="3"),
 ]
 Temperature = Annotated[
     float | None,
@@ -129,7 +139,13 @@ Temperature = Annotated[
 ]
 Steps = Annotated[
     int | None,
-    option(DRAWN, "--steps N", "Of fashion: how many of its 1000 steps.", least=1, usually="1000 on a GPU, else 100"),
+    option(
+        DRAWN,
+        "--steps N",
+        "Of fashion and emoji: how many of their 1000 steps.",
+        least=1,
+        usually="1000 on a GPU, else 100",
+    ),
 ]
 Graph = Annotated[
     str | None,

@@ -83,7 +83,10 @@ def report(
             raise InputError(f"{name} {path}: there is no folder {path.parent}")
     if gif is not None:
         _check_gif(gif, films)
-    subject = subject_of(job) if target is None else named(target, TargetOptions().filled(job.config.options))
+    if target is None:
+        subject = subject_of(job)
+    else:
+        subject = named(target, TargetOptions().filled(job.config.options)).of(job.config.num)
     chain, view = (None, None) if subject is None else (subject.chain, subject.view)
     if gif is not None:
         if chain is None:
@@ -150,4 +153,4 @@ def subject_of(job: Job) -> Subject | None:
     asked = TargetOptions().filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
         raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
-    return named(name, asked)
+    return named(name, asked).of(config.num)

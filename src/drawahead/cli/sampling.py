@@ -20,6 +20,7 @@ def sample(
     seed: options.Seed = None,
     order: options.Order = None,
     prompt: options.Prompt = None,
+    guidance: options.Guidance = None,
     temperature: options.Temperature = None,
     steps: options.Steps = None,
     graph: options.Graph = None,
@@ -51,7 +52,9 @@ def sample(
     from drawahead.views import Images
 
     target = known_as(target)
-    asked = TargetOptions(size, order, prompt, temperature, steps, device, dtype, graph, kernel, items, coupling)
+    prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
+    told = (guidance, graph, kernel, items, coupling)
+    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *told)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
         cluster = workers_named(workers, address, gpus_per_worker)
@@ -64,6 +67,7 @@ def sample(
             raise InputError(f"--{option} is for a folder of shards: give one with --out, a name without an ending")
     subject = named(target, asked)
     num = num or subject.num
+    subject = subject.of(num)
     if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
         out = Path(f"{subject.name}.png")
     if out is not None:

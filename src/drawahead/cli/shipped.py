@@ -9,15 +9,16 @@ from typing import Any
 import torch
 
 from drawahead import networks, tilings
-from drawahead.chains import Chain, TokenChain
+from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.cli.building import built
 from drawahead.errors import InputError
+from drawahead.networks.emoji import GUIDANCE
 from drawahead.networks.text import TEMPERATURE
 from drawahead.samplers import Sampler, Separated
 from drawahead.views import Images, Tilings, View, view_of
 
 FEWER_STEPS = 100
-"""Of the image model, where no GPU is there: all of its 1000 steps would take minutes."""
+"""Of an image model, where no GPU is there: all of its 1000 steps would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class TargetOptions:
 
     size: int | None = None
     order: str | None = None
-    prompt: str | None = None
+    prompt: str | list[str] | None = None
+    """A list if there are several."""
     temperature: float | None = None
     steps: int | None = None
     device: str | None = None
     dtype: str | None = None
+    guidance: float | None = None
     graph: str | None = None
     kernel: str | None = None
     items: int | None = None
@@ -48,6 +51,13 @@ class TargetOptions:
                 raise InputError(f"the job has the option {name!r} with the value {value!r}, which no target has")
         return replace(self, **{name: value for name, value in options.items() if getattr(self, name) is None})
 
+    @property
+    def one_prompt(self) -> str | None:
+        """The prompt, where no more than one is taken."""
+        if isinstance(self.prompt, list):
+            raise InputError(f"--prompt is given {len(self.prompt)} times: give one, or run once for each")
+        return self.prompt
+
     def only(self, name: str, *options: str) -> None:
         """Refuse options that the target called `name` does not have."""
         for option, value in vars(self).items():
@@ -60,10 +70,11 @@ class TargetOptions:
 KINDS: dict[str, tuple[type, ...]] = {
     "size": (int,),
     "order": (str,),
-    "prompt": (str,),
+    "prompt": (str, list),
     "temperature": (int, float),
     "steps": (int,),
     "dtype": (str,),
+    "guidance": (int, float),
     "graph": (str,),
     "kernel": (str,),
     "items": (int,),
@@ -90,6 +101,16 @@ class Subject:
     options: dict[str, Any] = field(default_factory=dict)
     """What it was made with, defaults included: a job writes it down, and is resumed with it."""
 
+    def of(self, num: int) -> Subject:
+        """The same for so many samples: several prompts take turns, so sample i shows prompt i modulo their number."""
+        given = self.chain.condition if isinstance(self.chain, GaussianChain) else {}
+        if not given or all(len(table) == 1 for table in given.values()):
+            return self
+        if (prompts := max(map(len, given.values()))) > num:
+            raise InputError(f"--num {num} leaves some of the {prompts} prompts out: ask for {prompts} samples or more")
+        turns = {name: table[torch.arange(num, device=table.device) % len(table)] for name, table in given.items()}
+        return replace(self, chain=self.chain.replace(condition=turns))
+
 
 @dataclass(frozen=True)
 class Shipped:
@@ -105,13 +126,14 @@ class Shipped:
 def _text(asked: TargetOptions) -> Subject:
     device, dtype = _device(asked.device), _dtype(asked.dtype)
     temperature = TEMPERATURE if asked.temperature is None else asked.temperature
-    if asked.prompt is None:
+    prompt = asked.one_prompt
+    if prompt is None:
         asked = replace(asked, size=asked.size or 256)
         chain = TokenChain(networks.text(asked.size or 256, temperature=temperature, device=device, dtype=dtype))
     elif asked.size is not None:
         raise InputError("--size does not go with --prompt: the text is as long as its prompt")
     else:
-        chain = networks.infilling(asked.prompt, temperature=temperature, device=device, dtype=dtype)
+        chain = networks.infilling(prompt, temperature=temperature, device=device, dtype=dtype)
     options = replace(asked, temperature=temperature).given
     chain = in_order(chain, asked.order)
     return Subject("text", chain, view_of(chain), num=4, options=options)
@@ -119,16 +141,31 @@ def _text(asked: TargetOptions) -> Subject:
 
 def _fashion(asked: TargetOptions) -> Subject:
     device = _device(asked.device)
-    steps, remark = asked.steps, ""
-    if steps is None:
-        steps = usual_steps(device)
-        remark = "" if steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
+    steps, remark = _steps(asked.steps, device)
     chain = networks.fashion(steps, device=device, dtype=_dtype(asked.dtype))
     return Subject("fashion", chain, Images(), remark=remark, options=replace(asked, steps=steps).given)
 
 
+def _emoji(asked: TargetOptions) -> Subject:
+    device = _device(asked.device)
+    if asked.prompt is None:
+        raise InputError('emoji needs words: --prompt "red apple", as often as there are prompts')
+    steps, remark = _steps(asked.steps, device)
+    guidance = GUIDANCE if asked.guidance is None else asked.guidance
+    chain = networks.emoji(asked.prompt, guidance=guidance, steps=steps, device=device, dtype=_dtype(asked.dtype))
+    options = replace(asked, steps=steps, guidance=guidance).given
+    num = max(Subject.num, 1 if isinstance(asked.prompt, str) else len(asked.prompt))
+    return Subject("emoji", chain, Images(), num, remark=remark, options=options)
+
+
+def _steps(asked: int | None, device: str) -> tuple[int, str]:
+    """How many of an image model's 1000 steps to take, and what to say about it."""
+    steps = asked or usual_steps(device)
+    return steps, "" if asked or steps == 1000 else f"drawing with {steps} of its 1000 steps; --steps 1000 for all"
+
+
 def usual_steps(device: str) -> int:
-    """Of the image model, unless a number is asked for."""
+    """Of an image model, unless a number is asked for."""
     return 1000 if device == "cuda" else FEWER_STEPS
 
 
@@ -148,6 +185,13 @@ SHIPPED: dict[str, Shipped] = {
             "28",
             ("steps", "device", "dtype"),
             _fashion,
+        ),
+        Shipped(
+            "emoji",
+            "32x32 colour pictures from words, a guided DDPM of 1000 steps trained on emoji; 7.5 million parameters",
+            "32",
+            ("prompt", "guidance", "steps", "device", "dtype"),
+            _emoji,
         ),
     )
 }

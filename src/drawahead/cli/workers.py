@@ -44,20 +44,23 @@ class Plan:
     setup_seconds: float = 0.0
 
 
-def planned(target: str, asked: TargetOptions, workers: RayWorkers | None) -> Plan:
-    """The plan for what is called `target`. With workers a model of the user's own is built by them alone."""
+def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: int | None = None) -> Plan:
+    """The plan for so many samples of what is called `target`. With workers a model of the user's own is built by them
+    alone."""
     if workers is None:
         subject = named(target, asked)
+        subject = replace(subject.of(num or subject.num), num=num or subject.num)
         return _planned(subject.chain, subject)
     if is_own(target):
-        return Plan(functools.partial(_made, _placed(target), asked), asked.given)
+        return Plan(functools.partial(_made, _placed(target), asked, num), asked.given, num or Plan.num)
     here = there = asked
     if target in SHIPPED:  # this machine need not have what the workers have
         device = asked.device or ("cuda" if workers.gpus else "cpu")
-        steps = usual_steps(device) if target == "fashion" and asked.steps is None else asked.steps
+        steps = usual_steps(device) if target in ("fashion", "emoji") and asked.steps is None else asked.steps
         here, there = (replace(asked, steps=steps, device=place) for place in ("cpu", device))
     subject = named(target, here)
-    make = functools.partial(_made, target, there.filled(subject.options))
+    subject = replace(subject.of(num or subject.num), num=num or subject.num)
+    make = functools.partial(_made, target, there.filled(subject.options), subject.num)
     return _planned(make, subject)
 
 
@@ -65,8 +68,9 @@ def _planned(target: Chain | Callable[[], Any], subject: Subject) -> Plan:
     return Plan(target, subject.options, subject.num, subject.sampler, subject.remark, subject.setup_seconds)
 
 
-def _made(target: str, asked: TargetOptions) -> Chain:
-    return named(target, asked).chain
+def _made(target: str, asked: TargetOptions, num: int | None) -> Chain:
+    subject = named(target, asked)
+    return subject.of(num or subject.num).chain
 
 
 def _placed(target: str) -> str:

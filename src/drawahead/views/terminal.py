@@ -51,12 +51,16 @@ def spins(samples: Tensor, width: int) -> Text:
 
 
 def images(samples: Tensor, console: Console) -> Text:
-    """Images (number, height, width) with values around -1 ... 1 side by side, as many as fit."""
-    columns = samples.shape[2]
+    """Images (number, height, width), or (number, 1 or 3, height, width), with values around -1 ... 1 side by side, as
+    many as fit."""
+    planes = samples[:, None] if samples.dim() == 3 else samples
+    samples, columns = planes.mean(1), planes.shape[3]
     if columns <= _WIDE:
         return _plain(_shades(samples[: _fitting(console.width + 3, 2 * columns + 3)]))
-    shown = samples[: _fitting(console.width + 2, columns + 2)]
-    return _greys(shown) if console.color_system else _plain(_shades(_halved(shown), wide=1, gap=2))
+    number = _fitting(console.width + 2, columns + 2)
+    if console.color_system:
+        return _colours(planes[:number])
+    return _plain(_shades(_halved(samples[:number]), wide=1, gap=2))
 
 
 def grid_lines(
@@ -98,15 +102,15 @@ def _shades(samples: Tensor, wide: int = 2, gap: int = 3) -> str:
     )
 
 
-def _greys(samples: Tensor) -> Text:
-    """Each character the grey of two pixels, one above the other."""
-    level = ((samples + 1) * 127.5).round().clamp(0, 255).long().tolist()
+def _colours(planes: Tensor) -> Text:
+    """Images (number, 1 or 3, height, width): each character the colour of two pixels, one above the other."""
+    level = ((planes + 1) * 127.5).round().clamp(0, 255).long().expand(-1, 3, -1, -1).movedim(1, -1).tolist()
     picture = Text(no_wrap=True)
     for row in range(0, len(level[0]), 2):
         for image in level:
-            below = image[row + 1] if row + 1 < len(image) else [0] * len(image[row])
-            for a, b in zip(image[row], below, strict=True):
-                picture.append("▀", f"rgb({a},{a},{a}) on rgb({b},{b},{b})")
+            below = image[row + 1] if row + 1 < len(image) else [[0, 0, 0]] * len(image[row])
+            for (r, g, b), under in zip(image[row], below, strict=True):
+                picture.append("▀", f"rgb({r},{g},{b}) on rgb({under[0]},{under[1]},{under[2]})")
             picture.append("  ")
         picture.append("\n")
     picture.rstrip()

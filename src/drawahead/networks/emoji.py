@@ -1,0 +1,183 @@
+"""The shipped model of colour pictures from words: a guided DDPM of emoji, 32x32, trained with 1000 steps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.errors import InputError
+from drawahead.models.denoisers import from_velocity
+from drawahead.networks.files import facts, load
+from drawahead.networks.unet import UNet
+from drawahead.schedules import DDPM, spaced
+from drawahead.validate import as_device, floating, number, short, whole
+
+SIDE = 32
+STEPS = 1000
+GUIDANCE = 3.0
+LENGTH = 12
+"""The most words of a prompt."""
+IGNORED = frozenset({"a", "an", "and", "the", "of", "with", "in", "on", "for", "emoji", "symbol", "sign"})
+"""Words that say little about a picture; they may be written, and are not read."""
+
+
+@final
+class EmojiNetwork(nn.Module):
+    """(pictures (m, 3, side, side), timesteps (m,), words (m, LENGTH)) -> their velocities.
+
+    Words are numbers from 1 on, in any order; 0 is no word, and a row of zeros is the empty prompt.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        channels: Sequence[int] = (48, 96, 160),
+        width: int = 128,
+        groups: int = 8,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.word = nn.Embedding(vocabulary + 1, width)
+        nn.init.normal_(self.word.weight, std=0.1)
+        self.mixed = nn.ModuleList(_Mixing(width) for _ in range(2))
+        self.unet = UNet(channels, groups=groups, planes=3, words=width, dropout=dropout)
+
+    def forward(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
+        text = self.word(words)  # (m, LENGTH, width)
+        for layer in self.mixed:
+            text = layer(text)
+        velocity: Tensor = self.unet(x, time, text)
+        return velocity
+
+
+@final
+class _Mixing(nn.Module):
+    """Words that learn which others are there: each one changes by what it and the mean of all say together."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(2 * width, 2 * width), nn.Linear(2 * width, width)
+        nn.init.zeros_(self.down.weight)
+
+    def forward(self, text: Tensor) -> Tensor:
+        here = self.norm(text)
+        both = torch.cat([here, here.mean(1, keepdim=True).expand_as(here)], dim=-1)
+        mixed: Tensor = text + self.down(nn.functional.gelu(self.up(both)))
+        return mixed
+
+
+@final
+class GuidedDenoiser:
+    """A network's prediction for a prompt, driven away from its prediction for none: one query of two passes.
+
+    The velocity is that without the prompt, plus `guidance` times what the prompt changes (Ho, Salimans 2022). At 1
+    the prompt's own pass is all there is.
+    """
+
+    def __init__(self, network: EmojiNetwork, schedule: DDPM, guidance: float, dtype: torch.dtype) -> None:
+        self.network, self.guidance, self.dtype = network, guidance, dtype
+        self.passes = 1 if guidance == 1 else 2
+        self.denoise = from_velocity(self.velocity, schedule)
+
+    def __call__(self, x: Tensor, k: Tensor, words: Tensor) -> Tensor:
+        return self.denoise(x, k, words=words)
+
+    def velocity(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
+        """What the network answers to states (m, 3, side, side), guided, in float64."""
+        x = x.to(self.dtype)
+        if self.passes == 1:
+            alone: Tensor = self.network(x, time, words).double()
+            return alone
+        both = torch.cat([torch.zeros_like(words), words])
+        free, told = self.network(torch.cat([x, x]), torch.cat([time, time]), both).double().chunk(2)
+        return torch.lerp(free, told, self.guidance)
+
+
+def words_of(prompt: str) -> list[str]:
+    """The words of a prompt that are read: in small letters, each once, without those of no account."""
+    found = re.findall(r"[^\W_]+", prompt.lower())
+    return [word for word in dict.fromkeys(found) if word not in IGNORED]
+
+
+def encoded(prompts: Sequence[str], vocabulary: Sequence[str]) -> Tensor:
+    """The numbers of the prompts' words (number of prompts, LENGTH), or an InputError that says which is unknown."""
+    number_of = {word: i for i, word in enumerate(vocabulary, start=1)}
+    rows = torch.zeros(len(prompts), LENGTH, dtype=torch.int64)
+    for i, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise InputError(f"prompts[{i}] must be a text, not {short(prompt)}")
+        words = words_of(prompt)
+        for word in words:
+            if word not in number_of:
+                raise InputError(_unknown(f"prompts[{i}], {short(prompt)}", word, vocabulary))
+        if len(words) > LENGTH:
+            raise InputError(
+                f"prompts[{i}] has {len(words)} words; the emoji model reads {LENGTH} at most: leave some out"
+            )
+        rows[i, : len(words)] = torch.tensor([number_of[word] for word in words], dtype=torch.int64)
+    return rows
+
+
+def emoji_words() -> tuple[str, ...]:
+    """The words that the emoji model knows, from `da.networks.emoji`'s prompts."""
+    return tuple(json.loads(facts("emoji")["words"]))
+
+
+def emoji(
+    prompts: str | Sequence[str],
+    *,
+    guidance: float = GUIDANCE,
+    steps: int = STEPS,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> GaussianChain:
+    """Colour pictures (3, 32, 32) of what prompts say, with values from -1 to 1: `emoji("red apple")`.
+
+    One prompt is for all samples; of several, sample i shows `prompts[i]`, and all share their rounds. An empty prompt
+    asks for any emoji. `guidance` is how strongly a prompt is followed: at 1 the network predicts with the prompt
+    alone, in one pass; above, it also predicts without, and what the prompt changes is exaggerated so many times.
+
+    With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. `dtype` is what the network computes
+    in. Prompts are made of the words that `emoji_words()` lists, in any order.
+    """
+    device, dtype = as_device("device", device), floating("dtype", dtype)
+    steps, guidance = whole("steps", steps), number("guidance", guidance, least=0)
+    asked = _prompts(prompts)
+    network, vocabulary = _loaded()
+    words = encoded(asked, vocabulary)
+    network = network.to(device, dtype).eval().requires_grad_(False)
+    schedule = DDPM(clip=1.0, timesteps=None if steps == STEPS else spaced(steps, of=STEPS))
+    denoiser = GuidedDenoiser(network, schedule, guidance, dtype)
+    return GaussianChain(denoiser, schedule, (3, SIDE, SIDE), device=device, condition={"words": words.to(device)})
+
+
+def _prompts(prompts: object) -> list[Any]:
+    if isinstance(prompts, str):
+        return [prompts]
+    if not isinstance(prompts, Sequence) or not prompts:
+        raise InputError(f"prompts must be a text such as 'red apple', or a list of them, not {short(prompts)}")
+    return list(prompts)
+
+
+def _loaded() -> tuple[EmojiNetwork, list[str]]:
+    """The shipped network, as the facts beside its weights describe it, and its vocabulary."""
+    known = facts("emoji")
+    vocabulary = json.loads(known["words"])
+    network = EmojiNetwork(len(vocabulary), **json.loads(known["network"]))
+    network.load_state_dict(load("emoji"))
+    return network, vocabulary
+
+
+def _unknown(where: str, word: str, vocabulary: Sequence[str]) -> str:
+    near = get_close_matches(word, vocabulary, n=3)
+    remedy = f"did you mean {' or '.join(near)}?" if near else "use others:"
+    return f"{where}: the emoji model does not know the word {word!r}; {remedy} da.networks.emoji_words() lists all"
