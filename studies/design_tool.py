@@ -130,11 +130,11 @@ def clocked(work: Callable[[], Any], device: str) -> tuple[float, Any]:
     return time.perf_counter() - began, done
 
 
-def as_sequential(path: Path, weights: Weights, asked: Options) -> float:
+def as_sequential(path: Path, weights: Weights, asked: Options, device: str) -> float:
     """The share of tokens of `Coupled` that are those of `Sequential`, on one structure in float64."""
     structure = read_structure(path)
     tied = symmetric(structure, asked.symmetry.split(",")) if asked.symmetry else None
-    mpnn = ProteinMPNN(weights, structure, temperature=asked.temperature[0], tied=tied, dtype=torch.float64)
+    mpnn = ProteinMPNN(weights, structure, temperature=asked.temperature[0], tied=tied, dtype=torch.float64, device=device)
     coupled, sequential = (
         da.sample(mpnn.chain(), 2, sampler=sampler, seed=0).samples for sampler in (da.Coupled(), da.Sequential())
     )
@@ -208,7 +208,7 @@ def run(arguments: argparse.Namespace) -> Iterator[Path]:
         "p_recovery": p_value("recovery"),
         "p_score": p_value("score"),
         "smallest_shift_found": smallest_shift(len(every)),
-        "tokens_equal_to_sequential": as_sequential(paths[0], Weights.load(find_weights(asked)), asked),
+        "tokens_equal_to_sequential": as_sequential(paths[0], Weights.load(find_weights(asked)), asked, device),
     }
     if arguments.time:
         median = {side: statistics.median(taken) for side, taken in seconds.items()}

@@ -28,8 +28,9 @@ PROMPTS = ["red apple", "smiling cat face"]
 WORDS = ["apple", "cat", "face", "green", "red", "smiling"]
 
 
-def chain_of(prompts: Any, guidance: float = 3.0) -> da.GaussianChain:
-    return emoji(prompts, guidance=guidance, steps=STEPS, dtype=torch.float64).replace(dtype=torch.float64)
+def chain_of(prompts: Any, guidance: float = 3.0, learned: bool = False) -> da.GaussianChain:
+    chain = emoji(prompts, guidance=guidance, steps=STEPS, learned_range=learned, dtype=torch.float64)
+    return chain.replace(dtype=torch.float64)
 
 
 def network_of(chain: da.GaussianChain) -> EmojiNetwork:
@@ -56,7 +57,7 @@ def by_hand(network: EmojiNetwork, words: Tensor, guidance: float, number: int) 
                 told, free = (
                     network(x, torch.tensor([time]), w) for w in (words[i : i + 1], torch.zeros(1, LENGTH).long())
                 )
-            velocity = free + guidance * (told - free)
+            velocity = (free + guidance * (told - free))[:, :3]
             data = (here.sqrt() * x - (1 - here).sqrt() * velocity).clamp(-1, 1)
             kept = here / after
             x = (after.sqrt() * (1 - kept) * data + kept.sqrt() * (1 - after) * x) / (1 - here)
@@ -78,6 +79,20 @@ def test_guidance_is_the_textbook_loop(guidance: float) -> None:
     for wrong in (by_hand(network_of(chain), words.flip(0), guidance, 2) if guidance else None,
                   by_hand(network_of(chain), words, guidance + 0.5, 2)):  # fmt: skip
         assert wrong is None or (result.samples - wrong).abs().max() > 1e-3  # or this test could not fail
+
+
+@pytest.mark.usefixtures("emoji_weights")
+def test_a_learned_variance_is_the_prompts_own() -> None:
+    chain, fixed = chain_of(PROMPTS, learned=True), chain_of(PROMPTS)
+    x, k = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)).double(), torch.tensor([1, 4])
+    answers, words = chain.denoiser(x, k, **chain.condition), chain.condition["words"]
+    torch.testing.assert_close(answers[:, :3], fixed.denoiser(x, k, **fixed.condition), rtol=1e-9, atol=1e-9)
+    told, free = (network_of(chain)(x, chain.plan.time[k], w)[:, 3:] for w in (words, torch.zeros_like(words)))
+    torch.testing.assert_close(answers[:, 3:], told, rtol=1e-9, atol=1e-9)
+    assert (told - free).abs().max() > 1e-3  # or this test could not fail
+    drawn = da.sample(chain, 2, sampler=Coupled(STEPS), seed=0)
+    assert drawn.report.exact and drawn.report.passes == 2 * drawn.report.queries
+    assert not torch.allclose(drawn.samples, da.sample(fixed, 2, sampler=Coupled(STEPS), seed=0).samples)
 
 
 @pytest.mark.usefixtures("emoji_weights")

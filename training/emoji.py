@@ -7,7 +7,7 @@ Then the training, on an H200, in one command of at most 10 minutes, with `carry
     PYTHONUNBUFFERED=1 PYTHONPATH=src python training/emoji.py --out $OUT/emoji.safetensors --seconds 480
 
 It writes emoji.safetensors (what is shipped), emoji.json (its card in numbers) and emoji.png: a line of pictures for
-every minute. A try on a CPU:
+every minute, the last with learned variances. A try on a CPU:
     PYTHONPATH=src python training/emoji.py --device cpu --steps 20 --batch 8 --channels 16 32 --width 16 \
         --preview-steps 4
 """
@@ -37,6 +37,7 @@ EMPTY = 0.1  # of the prompts
 FEWER = 0.5  # of the prompts lose words, each with a chance of
 LOST = 0.3
 PEAK = 1e-3
+WEIGHT = 1e-3  # of the variance's part of the loss
 REPEATED = 4  # timesteps for each picture of a validation
 PROMPTS = (
     "red apple",
@@ -115,11 +116,25 @@ def shortened(words: Tensor) -> Tensor:
 
 
 def loss_of(model: nn.Module, data: Tensor, words: Tensor, levels: Tensor, at: Tensor, noise: Tensor) -> Tensor:
-    """The mean squared error of the predicted velocity."""
+    """The mean squared error of the predicted velocity, and a little of what the predicted variance costs in bits."""
     level = levels[at][:, None, None, None]
     signal, spread = level.sqrt(), (1 - level).sqrt()
-    velocity = signal * noise - spread * data
-    return (model(signal * data + spread * noise, at, words).float() - velocity).square().mean()
+    x, velocity = signal * data + spread * noise, signal * noise - spread * data
+    answer, place = model(x, at, words).float().chunk(2, dim=1)
+    return (answer - velocity).square().mean() + WEIGHT * bits_of(data, x, answer.detach(), place, levels, at)
+
+
+def bits_of(data: Tensor, x: Tensor, velocity: Tensor, place: Tensor, levels: Tensor, at: Tensor) -> Tensor:
+    """The divergence of a step with the variance at `place` in its range from the true one, in bits an entry; the
+    last step, which adds no noise, has none."""
+    here, after = (level[:, None, None, None] for level in (levels[at], levels[(at - 1).clamp(min=0)]))
+    beta = 1 - here / after + 1e-12
+    small = beta * (1 - after) / (1 - here)
+    seen = (here.sqrt() * x - (1 - here).sqrt() * velocity).clamp(-1, 1)  # the data, as the network predicts them
+    off = after.sqrt() * beta / (1 - here) * (seen - data)  # what its mean is off by
+    wider = (place + 1) / 2 * (beta.log() - small.log())  # its log variance, beyond the true one
+    nats = 0.5 * (wider - 1 + torch.exp(-wider) * (1 + off.square() / small))
+    return torch.where(at[:, None, None, None] > 0, nats, 0.0).mean() / math.log(2)
 
 
 @torch.no_grad()
@@ -137,10 +152,12 @@ def validate(model: nn.Module, emoji: Emoji, levels: Tensor, *, told: bool) -> f
     return total / count
 
 
-def preview(model: EmojiNetwork, vocabulary: list[str], steps: int, device: torch.device) -> Tensor:
+def preview(
+    model: EmojiNetwork, vocabulary: list[str], steps: int, device: torch.device, learned: bool = False
+) -> Tensor:
     """A picture of each prompt, drawn as drawahead draws them."""
     known = [prompt for prompt in PROMPTS if set(prompt.split()) <= set(vocabulary)]
-    schedule = DDPM(clip=1.0, timesteps=spaced(steps, of=STEPS))
+    schedule = DDPM(clip=1.0, timesteps=spaced(steps, of=STEPS), learned_range=learned)
     chain = da.GaussianChain(
         GuidedDenoiser(model, schedule, GUIDANCE, torch.float32),
         schedule,
@@ -218,7 +235,7 @@ def main() -> None:
     }
     facts |= {"steps": str(course.step), "batch": str(options.batch), "parameters": str(parameters)} | losses
     save(average.model, options.out, facts)
-    lines.append(preview(average.model, vocabulary, options.preview_steps, device))
+    lines += [preview(average.model, vocabulary, options.preview_steps, device, learned) for learned in (False, True)]
     write_png(options.out.with_suffix(".png"), lines)
     card = {name: value for name, value in facts.items() if name != "words"}
     card |= {"prompts": PROMPTS, "seconds": round(time.perf_counter() - course.began), "curve": curve}

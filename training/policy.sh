@@ -8,7 +8,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 to=$1
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 OMP_NUM_THREADS=2 PYTHONWARNINGS=ignore
-: "${PYTHON:=python3}" "${DEVICE:=cuda}" "${PACKAGES:=carry/metaworld}" "${EPISODES:=200}" "${TRAINING:=180}"
+: "${PYTHON:=python3}" "${DEVICE:=cuda}" "${PACKAGES:=carry/metaworld}" "${EPISODES:=200}" "${TRAINING:=180}" "${WORKERS:=5}"
 : "${SIZES:=17m:128:256:512 65m:256:512:1024 252m:512:1024:2048}"
 mkdir -p out "$to"
 
@@ -26,5 +26,5 @@ tail -n 2 "$to"/train-*.log
 
 judged=out/push-${SIZES%%:*}.safetensors
 shared=(--policy "$judged" --packages "$PACKAGES" --device "$DEVICE")
-timeout 300 "$PYTHON" training/rollouts.py "${shared[@]}" --episodes "$EPISODES" --out "$to/rollouts.json"
+timeout 300 "$PYTHON" training/rollouts.py "${shared[@]}" --episodes "$EPISODES" --workers "$WORKERS" --out "$to/rollouts.json"
 timeout 60 "$PYTHON" training/watch.py record "${shared[@]}" --seed 3 --out "$to/watch.npz" --page "$to/watch.html"

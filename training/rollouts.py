@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,25 @@ def rolled_out(policy: Policy, worlds: Sequence[World], seeds: Sequence[int], de
     }
 
 
+def judged(options: argparse.Namespace) -> Iterator[dict]:
+    """Every method, in this order."""
+    works = [(options, name) for name in options.methods]
+    if options.workers == 1:
+        yield from map(_judged, works)
+        return
+    with get_context("spawn").Pool(options.workers) as pool:
+        yield from pool.imap(_judged, works, chunksize=1)
+
+
+def _judged(work: tuple[argparse.Namespace, str]) -> dict:
+    options, name = work
+    sys.path.append(str(options.packages))
+    torch.manual_seed(0)
+    device = torch.device(options.device)
+    worlds = [World(options.task) for _ in range(min(options.together, options.episodes))]
+    return rolled_out(Policy.load(options.policy, device), worlds, range(options.episodes), device, name)
+
+
 def line(found: dict) -> str:
     """A method's results, for a terminal."""
     low, high = found["interval"]
@@ -135,24 +155,21 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--together", type=int, default=50, help="environments that share calls")
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--workers", type=int, default=1, help="methods judged side by side, each in its own process")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("out/push.json"))
     options = parser.parse_args()
-    sys.path.append(str(options.packages))
     device = torch.device(options.device)
-    policy = Policy.load(options.policy, device)
-    worlds = [World(options.task) for _ in range(min(options.together, options.episodes))]
     data: dict[str, Any] = {
         "task": options.task,
-        "parameters": sum(weight.numel() for weight in policy.unet.parameters()),
+        "parameters": sum(weight.numel() for weight in Policy.load(options.policy, device).unet.parameters()),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else platform.machine(),
-        "together": len(worlds),
+        "together": min(options.together, options.episodes),
         "methods": [],
     }
-    for name in options.methods:
-        torch.manual_seed(0)
-        data["methods"].append(rolled_out(policy, worlds, range(options.episodes), device, name))
-        print(line(data["methods"][-1]), flush=True)
+    for row in judged(options):
+        data["methods"].append(row)
+        print(line(row), flush=True)
         found = {row["method"]: row["by_seed"] for row in data["methods"]}
         if "sequential" in found:
             others = {other: seeds for other, seeds in found.items() if other != "sequential"}

@@ -80,12 +80,21 @@ class Stream:
     """Of all that is drawn: float64, or float32, which has the first bits of the same numbers."""
 
     @staticmethod
-    def of_samples(seed: int, samples: Tensor, dtype: torch.dtype = torch.float64) -> Stream:
-        """The streams of the samples with these numbers (rows,), under one seed."""
+    def of_samples(
+        seed: int, samples: Tensor, dtype: torch.dtype = torch.float64, device: torch.device | None = None
+    ) -> Stream:
+        """The streams of the samples with these numbers (rows,), under one seed; on a device, or where those are."""
         seed, numbers = checked_seed(seed), samples.cpu()
-        counter = (numbers & _MASK, (numbers >> 32) & _MASK, 0, int(Purpose.SAMPLE))
-        keys = torch.stack(philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2], dim=-1)
-        return Stream(keys.to(samples.device), dtype)
+
+        def keys(number: Any) -> tuple[Any, ...]:
+            counter = (number & _MASK, (number >> 32) & _MASK, 0, int(Purpose.SAMPLE))
+            return philox(seed & _MASK, (seed >> 32) & _MASK, *counter)[:2]
+
+        if len(numbers) <= _FEW:  # plain integers are quickest
+            found = torch.tensor([keys(number) for number in numbers.tolist()], dtype=torch.int64).view(-1, 2)
+        else:
+            found = torch.stack(keys(numbers), dim=-1)
+        return Stream(found.to(device or samples.device), dtype)
 
     def child(self, index: int | Tensor, step: int | Tensor) -> Stream:
         """An independent stream for candidate `index` of the segment that starts at `step`; both may be (rows,)."""

@@ -176,13 +176,20 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
     place, found = setting.place, {}
     halves = "float16" if place.real else "float32"
     turns = [("drawahead", halves, 8, True), ("ddpm", halves, 1, True)]
-    turns += [("drawahead", "float32", 4, False), ("ddpm", "float32", 1, False)] if place.real else []
-    data = images(place, setting.data)
+    full = place.real and not setting.quick
+    turns += [("drawahead", "float32", 4, False), ("ddpm", "float32", 1, False)] if full else []
     works = [*["draw"] * len(turns), "one_by_one", "one_by_one"]
     with started([f"{__name__}:{work}" for work in works]) as waiting, tempfile.TemporaryDirectory() as folder:
-        model, found["training"] = train(place, data, setting.train_seconds)
-        torch.save(model.state_dict(), Path(folder) / _FILE)
-        del model, data
+        if setting.unet is not None and setting.unet.exists():
+            held = torch.load(setting.unet, map_location="cpu", weights_only=True)
+            found["training"] = held.pop("training")
+            torch.save(held, Path(folder) / _FILE)
+        else:
+            model, found["training"] = train(place, images(place, setting.data), setting.train_seconds)
+            torch.save(model.state_dict(), Path(folder) / _FILE)
+            if setting.unet is not None:
+                torch.save(model.state_dict() | {"training": found["training"]}, setting.unet)
+            del model
         place.forget()
         for i, ((which, dtype, runs, pictures), process) in enumerate(zip(turns, waiting, strict=False)):
             if i >= 2 and setting.left < _FULL_PRECISION_SECONDS:

@@ -82,6 +82,8 @@ class Setting:
     train_seconds: float = 150.0
     masked: Path | None = None
     """Where AntiBERTy is; or a folder that is not there, for random weights; None: it is left out."""
+    unet: Path | None = None
+    """Where the trained network of the pipeline is, or will be, for another run."""
     quick: bool = False
     """Fewer settings and samples."""
     limit: float = 540.0

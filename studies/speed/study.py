@@ -34,6 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="the folder with train-images-idx3-ubyte.gz, for the part pipeline")
     parser.add_argument("--antiberty", type=Path, help="the unpacked package antiberty, for the part ways")
     parser.add_argument("--train-seconds", type=float, default=150.0, help="of training in the part pipeline (150)")
+    parser.add_argument("--unet", type=Path, help="where that network is kept for another run: then it is not trained")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything: then extras are left out")
     parser.add_argument("--device", default="cuda", help="cpu: tiny stand-ins, to see that everything runs")
     parser.add_argument("--power", type=Path, help="a text: find the power of the test on texts, and nothing else")
@@ -51,7 +52,8 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
         return results
     place = Place(arguments.device)
     setting = Setting(
-        *(place, arguments.out, arguments.data, arguments.train_seconds, arguments.antiberty, arguments.quick),
+        *(place, arguments.out, arguments.data, arguments.train_seconds, arguments.antiberty),
+        *(arguments.unet, arguments.quick),
         arguments.limit,
     )
     results["machine"] = {"gpu": place.name(), "torch": torch.__version__}

@@ -115,7 +115,7 @@ class GaussianChain(VectorChain):
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> GaussianPaths:
         rows = len(samples)
-        stream = Stream.of_samples(seed, samples.to(self.device), self.law_dtype)
+        stream = Stream.of_samples(seed, samples, self.law_dtype, self.device)
         first = torch.zeros(rows, dtype=torch.int64, device=self.device)
         if self.start_state is not None:
             x = rows_of(self.start_state, samples)

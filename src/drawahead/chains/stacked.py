@@ -97,7 +97,7 @@ class StackedChain(VectorChain):
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> StackedPaths:
         rows, entries = len(samples), self.plan.lanes * self.size
-        stream = Stream.of_samples(seed, samples.to(self.device))
+        stream = Stream.of_samples(seed, samples, device=self.device)
         first = torch.zeros(rows, dtype=torch.int64, device=self.device)
         if self.start_state is not None:
             x = rows_of(self.start_state, samples)

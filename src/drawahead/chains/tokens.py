@@ -239,7 +239,7 @@ class TokenChain(Chain):
     def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
         n, rows = self.oracle.length, len(samples)
         numbers = samples if self.numbers is None else self.numbers[samples]
-        stream = Stream.of_samples(seed, numbers.to(self.device), self.law_dtype)
+        stream = Stream.of_samples(seed, numbers, self.law_dtype, self.device)
         key = self._order_keys(stream, samples)
         home = key.device
         tokens = torch.zeros(rows, n, dtype=torch.int64, device=home)

@@ -188,20 +188,23 @@ class CapturedRun(Run):
         """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
         live = [row for row, number in enumerate(self._number) if number >= 0]
         standing = self._positions
-        position, width, wish = (torch.tensor([part[row] for row in live]) for part in vars(standing).values())
-        left = torch.tensor([self._length[row] for row in live]) - position - 1  # steps behind the next one
-        ahead = torch.minimum(self.sampler.next_width(wish, width, width), left - 1).clamp(min=0)
-        window = self._rung(int(width.max()))
+        width, wish = ([part[row] for row in live] for part in (standing.width, standing.wish))
+        left = [self._length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
+        drafted = torch.tensor(width)
+        wished = self.sampler.next_width(torch.tensor(wish), drafted, drafted).tolist()
+        ahead = [max(0, min(most, behind - 1)) for most, behind in zip(wished, left, strict=True)]
+        window = self._rung(max(width))
         if not self.sampler.pipelined and window:
-            ahead = ahead * (width == 0)
-        columns = self._rung(int(ahead.max()))
+            ahead = [0 if some else most for some, most in zip(width, ahead, strict=True)]
+        columns = self._rung(max(ahead))
         if self._tokens:
             columns = max(columns, window if self.sampler.drafts_from_last else 0)
         else:  # drafts cost a prediction nothing: as many as may ever be needed, so that shapes are few
             all_of_them = self._rung(self._widest) if self.call.chain.row_bytes * self._widest < _SMALL else 0
             columns = max(columns, window, batch.columns, all_of_them)
         # Only tokens have rows to read for what lies beyond; a prediction drafts any number of steps.
-        past = not self._tokens or not self.sampler.drafts_from_last or bool((left > width).any())
+        unread = any(behind > here for behind, here in zip(left, width, strict=True))
+        past = not self._tokens or not self.sampler.drafts_from_last or unread
         return Shape(window, columns, columns if past else 0)
 
     def _rung(self, width: int) -> int:

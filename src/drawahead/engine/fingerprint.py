@@ -34,12 +34,14 @@ from drawahead.chains.base import Chain, Paths
 
 _LIBRARIES = sys.stdlib_module_names | {"drawahead", "torch", "numpy", "triton", "transformers", "diffusers"}
 _PLAIN = frozenset({bool, int, complex, str, bytes, type(None), type(...), range})
-_OF_TORCH = frozenset({torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format})
+_VALUES = _PLAIN | {torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format}
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType)
 _FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptorType, np.dtype, np.ufunc)
 _SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
 """What changes no answer."""
 _EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
+_BARE = frozenset({dict, list, tuple})
+"""They have entries, and no attributes."""
 _NUMBERS = (int, float, complex, str, bytes)
 _ASKED = frozenset({"forward", "rows", "rows_at", "chain_rows", "path_rows", "conditioned", "denoiser"})
 """Methods by which models are asked; all else that matters is named in their code."""
@@ -115,33 +117,45 @@ class _Walk:
         self._names = dict.fromkeys(_ASKED)  # that some function may look up
         self._classes: list[type] = []  # met, of which attributes with such names count
         self._looked: set[tuple[type, str]] = set()
+        self._ways: dict[type, Callable[[_Walk, Any], None]] = {}  # how things of a kind are entered
+        self._shown: dict[type, tuple[str, ...]] = {}  # their attributes in slots
 
     def visit(self, value: Any) -> None:
         kind = type(value)
-        if kind in _PLAIN or kind in _OF_TORCH:
+        if kind in _VALUES:
             self.marks += (value, kind)  # 1, 1.0 and True are equal
-        elif kind is float:
+            return
+        if kind is float:
             self.marks.append(value.hex())  # 0.0 and -0.0 are equal, and nan is not
-        elif isinstance(value, _FIXED):
+            return
+        way = self._ways.get(kind)
+        if way is None:
+            way = self._ways[kind] = _way(kind)
+        if way is _fixed:
             self.marks.append(id(value))  # they do not go
-        elif not isinstance(value, _SILENT):
-            number = self._numbers.get(id(value))
-            if number is not None:
+        elif way is not _silent:
+            number = self._numbers.setdefault(id(value), len(self._held))
+            if number < len(self._held):
                 self.marks.append(("again", number))
                 return
-            number = self._numbers[id(value)] = len(self._numbers)
             if number > _MOST:
                 raise Opaque
             self._held.append(value)
-            self._enter(value)
+            way(self, value)
 
     def named(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        for name, entry in entries:
-            self.marks.append(name)
-            if type(entry) not in _EMPTY or entry:
-                self.visit(entry)
+        marks = self.marks
+        for name, entry in entries:  # a module has dozens: most are plain or empty
+            kind = type(entry)
+            if kind in _VALUES:
+                marks += (name, entry, kind)
+            elif kind in _EMPTY and not entry:
+                marks += (name, kind)
+            elif kind is tuple and _VALUES.issuperset(kinds := tuple(map(type, entry))):
+                marks += (name, entry, kinds)
             else:
-                self.marks.append(type(entry))  # a module has a dozen empty ones
+                marks.append(name)
+                self.visit(entry)
 
     def follow_names(self) -> None:
         """Visit the attributes of classes that functions met on the way may look up, until there are no new ones."""
@@ -156,42 +170,41 @@ class _Walk:
                         self.marks.append(name)
                         self.visit(entry)
 
-    def _enter(self, value: Any) -> None:
-        if not isinstance(value, torch.nn.Module | type) and hasattr(value, "captured_parts"):
-            self.visit(type(value))
-            if type(value).__weakrefoffset__:
-                self.seen.append(value)
-            self.named(value.captured_parts().items())
-            return
-        for kinds, enter in _ENTER:
-            if isinstance(value, kinds):
-                enter(self, value)
-                return
-        self._object(value)
-
     # What there is
+
+    def _telling(self, value: Any) -> None:
+        """What says itself which parts of it count."""
+        self.visit(type(value))
+        if type(value).__weakrefoffset__:
+            self.seen.append(value)
+        self.named(value.captured_parts().items())
 
     def _object(self, value: Any) -> None:
         """Its class and its attributes."""
         self.visit(type(value))
         if type(value).__weakrefoffset__:  # of others, their attributes tell
             self.seen.append(value)
-        if any(_hides(base) for base in type(value).__mro__):
+        if type(value) not in self._shown and any(_hides(base) for base in type(value).__mro__):
             raise Opaque
         self._attributes(value)
 
     def _attributes(self, value: Any) -> None:
+        kind = type(value)
+        if kind in _BARE:
+            return
+        if kind not in self._shown:
+            slots = (slot for base in kind.__mro__ for slot in _slots(base))
+            self._shown[kind] = tuple(slot for slot in slots if slot not in ("__weakref__", "__dict__"))
         self.named(getattr(value, "__dict__", {}).items())
-        for base in type(value).__mro__:
-            for slot in _slots(base):
-                if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
-                    self.named([(slot, getattr(value, slot))])
+        for slot in self._shown[kind]:
+            if hasattr(value, slot):
+                self.named([(slot, getattr(value, slot))])
 
     def _tensor(self, value: Tensor) -> None:
         if value.layout is not torch.strided:
             raise Opaque
         self.seen.append(value)
-        self.marks.append((value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.device))
+        self.marks.append((value.data_ptr(), value.shape, value.stride(), value.dtype, value.device))
         # What a graph reads of a tensor on the device it reads anew each time. One on the CPU may have been copied.
         if value.device.type == "cpu" and value.numel():
             self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
@@ -218,7 +231,10 @@ class _Walk:
         self.marks.append(len(value))
         self.visit(type(value))
         for key, entry in value.items():
-            self.visit(key)
+            if type(key) is str:
+                self.marks.append(key)
+            else:
+                self.visit(key)
             self.visit(entry)
         if isinstance(value, defaultdict):
             self.visit(value.default_factory)
@@ -322,6 +338,25 @@ _ENTER: list[tuple[Any, Callable[[_Walk, Any], None]]] = [
     (type(functools.lru_cache(len)), _Walk._wrapped),
     (weakref.ref, _Walk._reference),
 ]
+
+
+def _fixed(walk: _Walk, value: Any) -> None:
+    """What is there as long as Python is: `visit` marks it by its place."""
+
+
+def _silent(walk: _Walk, value: Any) -> None:
+    """What changes no answer: `visit` passes it by."""
+
+
+def _way(kind: type) -> Callable[[_Walk, Any], None]:
+    """How things of a kind are entered."""
+    if issubclass(kind, _FIXED):
+        return _fixed
+    if issubclass(kind, _SILENT):
+        return _silent
+    if not issubclass(kind, torch.nn.Module | type) and hasattr(kind, "captured_parts"):
+        return _Walk._telling
+    return next((enter for kinds, enter in _ENTER if issubclass(kind, kinds)), _Walk._object)
 
 
 def _of_library(value: Any) -> bool:

@@ -30,9 +30,10 @@ IGNORED = frozenset({"a", "an", "and", "the", "of", "with", "in", "on", "for", "
 
 @final
 class EmojiNetwork(nn.Module):
-    """(pictures (m, 3, side, side), timesteps (m,), words (m, LENGTH)) -> their velocities.
+    """(pictures (m, 3, side, side), timesteps (m,), words (m, LENGTH)) -> answers (m, 6, side, side).
 
-    Words are numbers from 1 on, in any order; 0 is no word, and a row of zeros is the empty prompt.
+    Three planes are the velocity. Three say where in its range each entry's log variance lies, from -1 to 1, for a
+    schedule with `learned_range`. Words are numbers from 1 on, in any order; 0 is no word, and a row of zeros is the empty prompt.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class EmojiNetwork(nn.Module):
         self.word = nn.Embedding(vocabulary + 1, width)
         nn.init.normal_(self.word.weight, std=0.1)
         self.mixed = nn.ModuleList(_Mixing(width) for _ in range(2))
-        self.unet = UNet(channels, groups=groups, planes=3, words=width, dropout=dropout)
+        self.unet = UNet(channels, groups=groups, planes=3, answers=6, words=width, dropout=dropout)
 
     def forward(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
         text = self.word(words)  # (m, LENGTH, width)
         for layer in self.mixed:
             text = layer(text)
-        velocity: Tensor = self.unet(x, time, text)
-        return velocity
+        answers: Tensor = self.unet(x, time, text)
+        return answers
 
 
 @final
@@ -80,26 +81,28 @@ class GuidedDenoiser:
     """A network's prediction for a prompt, driven away from its prediction for none: one query of two passes.
 
     The velocity is that without the prompt, plus `guidance` times what the prompt changes (Ho, Salimans 2022). At 1
-    the prompt's own pass is all there is.
+    the prompt's own pass is all there is. A variance, where the schedule has a learned one, is the prompt's own.
     """
 
     def __init__(self, network: EmojiNetwork, schedule: DDPM, guidance: float, dtype: torch.dtype) -> None:
         self.network, self.guidance, self.dtype = network, guidance, dtype
         self.passes = 1 if guidance == 1 else 2
+        self.planes = 6 if schedule.learned_range else 3
         self.denoise = from_velocity(self.velocity, schedule)
 
     def __call__(self, x: Tensor, k: Tensor, words: Tensor) -> Tensor:
         return self.denoise(x, k, words=words)
 
     def velocity(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
-        """What the network answers to states (m, 3, side, side), guided, in float64."""
+        """What the network answers to states (m, 3, side, side), guided, in float64: the planes that are used."""
         x = x.to(self.dtype)
         if self.passes == 1:
-            alone: Tensor = self.network(x, time, words).double()
+            alone: Tensor = self.network(x, time, words)[:, : self.planes].double()
             return alone
         both = torch.cat([torch.zeros_like(words), words])
-        free, told = self.network(torch.cat([x, x]), torch.cat([time, time]), both).double().chunk(2)
-        return torch.lerp(free, told, self.guidance)
+        answers = self.network(torch.cat([x, x]), torch.cat([time, time]), both)[:, : self.planes].double()
+        free, told = answers.chunk(2)
+        return torch.cat([torch.lerp(free[:, :3], told[:, :3], self.guidance), told[:, 3:]], dim=1)
 
 
 def words_of(prompt: str) -> list[str]:
@@ -137,6 +140,7 @@ def emoji(
     *,
     guidance: float = GUIDANCE,
     steps: int = STEPS,
+    learned_range: bool = False,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> GaussianChain:
@@ -146,7 +150,8 @@ def emoji(
     asks for any emoji. `guidance` is how strongly a prompt is followed: at 1 the network predicts with the prompt
     alone, in one pass; above, it also predicts without, and what the prompt changes is exaggerated so many times.
 
-    With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. `dtype` is what the network computes
+    With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. With `learned_range` every entry's
+    noise has the variance that the network has learned, instead of the same one for all. `dtype` is what the network computes
     in. Prompts are made of the words that `emoji_words()` lists, in any order.
     """
     device, dtype = as_device("device", device), floating("dtype", dtype)
@@ -155,7 +160,8 @@ def emoji(
     network, vocabulary = _loaded()
     words = encoded(asked, vocabulary)
     network = network.to(device, dtype).eval().requires_grad_(False)
-    schedule = DDPM(clip=1.0, timesteps=None if steps == STEPS else spaced(steps, of=STEPS))
+    timesteps = None if steps == STEPS else spaced(steps, of=STEPS)
+    schedule = DDPM(clip=1.0, timesteps=timesteps, learned_range=learned_range)
     denoiser = GuidedDenoiser(network, schedule, guidance, dtype)
     return GaussianChain(denoiser, schedule, (3, SIDE, SIDE), device=device, condition={"words": words.to(device)})
 

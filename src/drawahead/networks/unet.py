@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 class UNet(nn.Module):
     """(images (m, planes, side, side), timesteps (m,)) -> the noise in them. The side must halve once a level.
 
-    With `words`, it is also given a text (m, number of words, words): pixels that attend see its words, and all are
+    With `answers`, it answers in as many planes instead. With `words`, it is also given a text (m, number of words, words): pixels that attend see its words, and all are
     told their mean.
     """
 
@@ -26,6 +26,7 @@ class UNet(nn.Module):
         blocks: int = 2,
         groups: int = 8,
         planes: int = 1,
+        answers: int | None = None,
         words: int = 0,
         dropout: float = 0.0,
     ) -> None:
@@ -59,7 +60,7 @@ class UNet(nn.Module):
             if level:
                 self.up.append(_Double(here))
         self.norm = nn.GroupNorm(groups, here)
-        self.last = nn.Conv2d(here, planes, 3, padding=1)
+        self.last = nn.Conv2d(here, answers or planes, 3, padding=1)
         nn.init.zeros_(self.last.weight)
 
     def forward(self, x: Tensor, time: Tensor, text: Tensor | None = None) -> Tensor:
