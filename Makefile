@@ -14,7 +14,7 @@ export OMP_NUM_THREADS := 1
 .PHONY: help demo docs test test-slow test-deep bench release-check clean distclean
 
 help:
-	@echo "make demo       draw texts, clothes and a tiling, write pictures to out/ (half a minute)"
+	@echo "make demo       draw texts, pictures and a tiling, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-deep [DEEP=3h]  random chains against plain loops, fresh ones for so long, three kinds in turn"

@@ -127,7 +127,7 @@ def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["demo", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "My fellow Americans" in shown and "the same text, character for character, after 256 rounds" in shown
-    assert {path.name for path in tmp_path.iterdir()} == {"fashion.png", "aztec.png", "demo.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"emoji.png", "aztec.png", "demo.png"}
     assert run(["demo", "--out", str(tmp_path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["files"]) == 3 and len(found["texts"]) == 5

@@ -40,7 +40,7 @@ app = typer.Typer(
 FIRST = """\
 drawahead draws exact samples from masked and diffusion models, in few rounds.
 
-  drawahead demo                          texts, clothes, a tiling; pictures
+  drawahead demo                          texts, pictures from words, a tiling
   drawahead sample text --prompt "We ___" fill in blanks with a shipped network
   drawahead sample aztec --out aztec.png  a random tiling, as a picture
   drawahead verify file.py:model          is it safe to draw from my model?
@@ -108,7 +108,7 @@ def models(json: options.Json = False) -> None:
 
 
 def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Draw texts, clothes and a tiling, show how few rounds they took, and write pictures."""
+    """Draw texts, pictures from words and a tiling, and show how few rounds they took."""
     from rich.console import Console
 
     from drawahead.cli.demo import run as run_demo

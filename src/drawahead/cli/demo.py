@@ -1,7 +1,8 @@
-"""The first minute with drawahead: texts, clothes and a tiling, the rounds they took, and pictures."""
+"""The first minute with drawahead: texts, pictures from words and a tiling, and the rounds they took."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
@@ -16,10 +17,12 @@ from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
 from drawahead.sample import Result, sample
-from drawahead.samplers import Sequential
+from drawahead.samplers import Coupled, Sequential
 from drawahead.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
+WORDS = ["red apple", "cactus", "honeybee"]
+FEW = 50  # steps of a picture on a CPU
 _WHY = ", for there is no GPU here"
 TILED = 24  # the order of the tiling: large enough to see the frozen corners
 _NEXT = """On a GPU a round of many questions takes little longer than a round of one: there rounds are seconds.
@@ -27,14 +30,14 @@ Next: drawahead sample text --prompt "...", or a model of your own: drawahead ve
 
 
 def run(folder: Path, console: Console, *, quiet: bool = False) -> dict[str, Any]:
-    """Draw with the shipped networks and a tiling; write `fashion.png`, `aztec.png` and `demo.png` into `folder`.
+    """Draw with the shipped networks and a tiling; write `emoji.png`, `aztec.png` and `demo.png` into `folder`.
 
     -> what was drawn and written, as plain values."""
     plots.check()
     folder.mkdir(parents=True, exist_ok=True)
     demo = _Demo(console, quiet)
     demo.texts()
-    demo.clothes(folder / "fashion.png")
+    demo.pictures(folder / "emoji.png")
     demo.tiling(folder / "aztec.png")
     demo.one_by_one(folder / "demo.png")
     return demo.found
@@ -61,13 +64,16 @@ class _Demo:
         self.console.print(f"{PROMPT}\n", style="dim", highlight=False)
         self._show(named("text", TargetOptions(prompt=PROMPT)), 3, f"{PROMPT.count('_')} blanks")
 
-    def clothes(self, path: Path) -> None:
-        """A row of clothes."""
-        subject = named("fashion", TargetOptions())
-        self._title("Clothes", f"{subject.chain.steps} of the network's 1000 steps" + _WHY * bool(subject.remark))
-        result = self._show(subject, 6, "an image of clothes")
+    def pictures(self, path: Path) -> None:
+        """A picture of each prompt, in shared rounds."""
+        steps = None if torch.cuda.is_available() else FEW
+        subject = named("emoji", TargetOptions(prompt=WORDS, steps=steps))
+        words = ", ".join(WORDS)
+        self._title("Pictures from words", f"{words}; {subject.chain.steps} of the network's 1000 steps" + _WHY * bool(steps))
+        # On a CPU one by one is faster; rounds are what a demo can show there.
+        result = self._show(replace(subject, sampler=Coupled(window=16) if steps else None), len(WORDS), "a picture")
         plots.images(result.samples, path)
-        self._wrote(path, "clothes")
+        self._wrote(path, words)
 
     def tiling(self, path: Path) -> None:
         """A tiling drawn from both ends of many cuts at once."""
