@@ -29,6 +29,8 @@ def network_values(found: Row, gpu: Row, speed: Row, heavy: Row) -> dict[str, st
         "windows": f"{network.windows[0][0] - 1} to {network.windows[-1][0] - 1}",
         "replica_ms": f"{network.overhead.slope * 1e3:.2f}",
         "network_u_ms": f"{uncaptured * 1e3:.0f}",
+        "two_replicas_ms": f"{gpu['fashion'][0]['replicas']['ms']:.0f}",
+        "engine_ms": f"{gpu['fashion'][0]['local']['ms']:.0f}",
         "network_shares": _shares(network, uncaptured),
         **_one_gpu(network),
         **_simulated(network, heavy["simulated"]),

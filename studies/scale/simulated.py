@@ -2,7 +2,7 @@
 
 The answers are those of a mixture of Gaussians, drawn by the steps of DDPM; each call then sleeps until it has taken
 what the measured curve says for its number of states. So eight replicas need no eight GPUs, and what a run takes
-beyond the formula is what threads, cutting and joining cost.
+beyond its sleeping is what threads, cutting, joining and the sampler cost.
 """
 
 from __future__ import annotations
