@@ -16,7 +16,10 @@ STUDIES = {
     "emoji": ("studies.emoji", "milliseconds of pictures from words, by scheduler and steps (4 minutes, a GPU)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
-    "heavy": ("studies.scale.heavy", "what a pass of a heavy network costs by the states in it (seconds, a GPU)"),
+    "heavy": (
+        "studies.scale.heavy",
+        "what a pass of a heavy network costs (seconds, a GPU), and replicas simulated by it",
+    ),
     "workers": ("studies.scale.workers", "whole shards on 1 to 16 workers, and a million shards (6 minutes, Ray)"),
     "jobs": ("studies.jobs", "what drawing shard by shard into a folder costs"),
     "soak": ("studies.soak", "jobs of all kinds, killed and gone on with; memory and open files (an hour)"),

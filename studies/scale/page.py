@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from drawahead import plots
+from studies.scale.heavy_page import network_values
 from studies.scale.sizing import Model, Overhead, best_workers, images, ray_overhead, texts
 from studies.tables import table
 
 Row = dict[str, Any]
-SOURCES = ("executors", "executors-gpu", "speed", "workers")
+SOURCES = ("executors", "executors-gpu", "speed", "workers", "heavy")
 GPUS = (1, 8, 64, 1000)
 SAMPLES = (1, 1000, 10**6)
 HEAVY = (0.001, 0.01, 0.1)  # seconds that a query is supposed to take
 
 
-def values(found: Row, gpu: Row, speed: Row, shards: Row) -> dict[str, str]:
+def values(found: Row, gpu: Row, speed: Row, shards: Row, heavy: Row) -> dict[str, str]:
     """What the measured parts say."""
     models, overhead = [images(speed, gpu), texts(speed, gpu)], ray_overhead(found)
     parts = [_memory(gpu), _cost(found), _shards(shards), _million(shards["million"]), _uncaptured(gpu)]
-    return dict(ChainMap(*parts, _sizing(models, overhead), _heavy(models[0], overhead)))
+    parts += [_sizing(models, overhead), _heavy(models[0], overhead), network_values(found, gpu, speed, heavy)]
+    return dict(ChainMap(*parts))
 
 
 def _memory(gpu: Row) -> dict[str, str]:
@@ -249,7 +251,7 @@ def _heavy_seconds(model: Model, each: float, gpus: int, overhead: Overhead) -> 
     return rounds * (share * each + model.uncaptured + overhead(gpus, items * model.megabytes))
 
 
-def figure(found: Row, gpu: Row, speed: Row, shards: Row, path: Path) -> None:
+def figure(found: Row, gpu: Row, speed: Row, shards: Row, heavy: Row, path: Path) -> None:
     """Rounds of a sleeping oracle by workers, and what the formula promises for one sample."""
     model, overhead = images(speed, gpu), ray_overhead(found)
     with plots.canvas(path, 9.6, 3.9) as drawing:

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from drawahead import Coupled
+from drawahead.samplers.record import from_repr
+
 Row = dict[str, Any]
 
 
@@ -142,3 +145,22 @@ def ray_overhead(found: Row) -> Overhead:
     small, large = found["payload"][0], found["payload"][-1]
     more = large["quick_adds_ms"] - small["quick_adds_ms"]
     return Overhead(workers, more / 1e3 / (large["megabytes"] - small["megabytes"]))
+
+
+def replicas_overhead(found: Row) -> Line:
+    """Seconds that `Replicas` adds to a round by their number, from the quickest rounds of replicas that do no work."""
+    local = found["local"]["awake"]["quick_ms"]
+    return Line.through([(row["workers"], (row["awake"]["quick_ms"] - local) / 1e3) for row in found["replicas"]])
+
+
+def image_windows(speed: Row) -> tuple[tuple[int, float], ...]:
+    """States in a round of one image, and the rounds it takes: windows measured by name, and shorter ones that `Auto`
+    chose for batches, each from the largest batch."""
+    found = speed["fashion"]
+    rounds = {}
+    for row in found["batches"]:
+        sampler = from_repr(row["auto"]["sampler"])
+        if isinstance(sampler, Coupled) and sampler.window is not None:
+            rounds[sampler.window] = row["auto"]["mean_rounds"]
+    rounds |= {row["window"]: row["mean_rounds"] for row in found["coupled"]}
+    return tuple((window + 1, rounds[window]) for window in sorted(rounds))
