@@ -134,7 +134,9 @@ def as_sequential(path: Path, weights: Weights, asked: Options, device: str) -> 
     """The share of tokens of `Coupled` that are those of `Sequential`, on one structure in float64."""
     structure = read_structure(path)
     tied = symmetric(structure, asked.symmetry.split(",")) if asked.symmetry else None
-    mpnn = ProteinMPNN(weights, structure, temperature=asked.temperature[0], tied=tied, dtype=torch.float64, device=device)
+    mpnn = ProteinMPNN(
+        weights, structure, temperature=asked.temperature[0], tied=tied, dtype=torch.float64, device=device
+    )
     coupled, sequential = (
         da.sample(mpnn.chain(), 2, sampler=sampler, seed=0).samples for sampler in (da.Coupled(), da.Sequential())
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
+import re
 import time
 from typing import Any
 
@@ -36,6 +37,7 @@ SCHEDULERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "SDE-DPM-Solver++": ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}, {}),
 }
 GUIDANCE = 3.0
+SIDES = ("drawahead", "sequential")
 
 
 class Velocity(nn.Module):
@@ -98,7 +100,7 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
         row: Data = {"scheduler": kind, "steps": steps, "batch": batch}
         row["sequential"] = measured(place, target, da.Sequential(), batch, place.seeds[:2])
         row["drawahead"] = measured(place, target, None, batch, place.seeds[:6], warm_ups=3)
-        for side in ("sequential", "drawahead"):
+        for side in SIDES:
             said(f"{kind}, {steps} steps, {batch} at once, {side}", row[side])
         rows = [old for old in rows if (old["scheduler"], old["steps"], old["batch"]) != (kind, steps, batch)] + [row]
         place.forget()
@@ -117,10 +119,17 @@ def values(data: Data) -> dict[str, str | None]:
         cells = [f"{one['seconds'] * 1e3:.0f}", f"{ahead['seconds'] * 1e3:.0f}", f"{ahead['mean_rounds']:.1f}"]
         chosen = ahead["sampler"].split("(")[0]
         lines.append([row["scheduler"], str(row["steps"]), str(row["batch"]), *cells, f"{times:.1f}", chosen])
+    largest = max((row for row in data["rows"] if row["batch"] == 1), key=lambda row: row["steps"])
+    ahead, one = ({"round": side["seconds"] / side["batch_rounds"]} | side for side in map(largest.get, SIDES))
+    states = 1 + int(re.findall(r"window=(\d+)", ahead["sampler"])[0]) if "window=" in ahead["sampler"] else 1
     heading = ["scheduler", "steps", "at once", "one by one, ms", "drawahead, ms", "rounds", "times faster", "chosen"]
     return {
         "gpu": data["machine"],
         "guidance": f"{GUIDANCE:g}",
+        "states": str(states),
+        "passes": str(2 * states),
+        "most": str(largest["steps"]),
+        "cost": f"{ahead['round'] / one['round']:.1f}",
         "emoji": table(heading, lines),
     } | {key: value for key, value in origin(data, "emoji").items() if key in ("command", "versions", "seconds")}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +51,8 @@ class Entry:
     def command(self) -> str:
         """What draws these samples."""
         words = [f"drawahead sample {self.name}"]
-        words += [f"--{name} {value}" for name, value in self.options.given.items()]
+        for name, value in self.options.given.items():
+            words += [f"--{name} {shlex.quote(str(one))}" for one in (value if isinstance(value, list) else [value])]
         words += [f"--num {self.samples}"]
         if named(self.name, self.options).sampler is None:
             words += ["--sampler coupled", *([f"--window {self.window}"] if self.window else [])]
@@ -61,6 +63,7 @@ class Entry:
 ENTRIES = (
     Entry("text", 1, TargetOptions(size=200), size=620),
     Entry("fashion", 8, TargetOptions(steps=100), window=16, size=84),
+    Entry("emoji", 4, TargetOptions(prompt=["red apple", "cactus", "honeybee", "blue heart"], steps=50), window=16),
     Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380, note="Of a grid."),
     Entry(
         "spanning-tree",

@@ -16,6 +16,7 @@ pytest.importorskip("diffusers")
 @pytest.mark.usefixtures("emoji_weights")
 def test_it_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studies.emoji.PROMPTS", ("red apple", "smiling cat face", "red cat", "green apple"))
+    monkeypatch.setattr("studies.emoji.DOCS", tmp_path)  # so that only what is measured here is in the data
     main(["emoji", "--no-page", "--out", str(tmp_path), "--device", "cpu", "--steps", "9", "--schedulers", "DDPM"])
     data = read(data_path(tmp_path, "emoji"))
     assert [(row["steps"], row["batch"]) for row in data["rows"]] == [(9, 1), (9, 4)]

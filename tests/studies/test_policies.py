@@ -28,6 +28,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(torch, "compile", lambda function: function)
         patch.setattr(policies, "FEWEST", 1)
         patch.setattr(policies, "STEPS", STEPS)
+        patch.setattr(policies, "DOCS", folder)  # so that only what is measured here is in the data
         main([*RUN, "--out", str(folder), "--weights", str(folder), "--observations", "1"])
         yield folder
 

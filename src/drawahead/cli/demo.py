@@ -69,7 +69,9 @@ class _Demo:
         steps = None if torch.cuda.is_available() else FEW
         subject = named("emoji", TargetOptions(prompt=WORDS, steps=steps))
         words = ", ".join(WORDS)
-        self._title("Pictures from words", f"{words}; {subject.chain.steps} of the network's 1000 steps" + _WHY * bool(steps))
+        self._title(
+            "Pictures from words", f"{words}; {subject.chain.steps} of the network's 1000 steps" + _WHY * bool(steps)
+        )
         # On a CPU one by one is faster; rounds are what a demo can show there.
         result = self._show(replace(subject, sampler=Coupled(window=16) if steps else None), len(WORDS), "a picture")
         plots.images(result.samples, path)

@@ -33,7 +33,9 @@ class EmojiNetwork(nn.Module):
     """(pictures (m, 3, side, side), timesteps (m,), words (m, LENGTH)) -> answers (m, 6, side, side).
 
     Three planes are the velocity. Three say where in its range each entry's log variance lies, from -1 to 1, for a
-    schedule with `learned_range`. Words are numbers from 1 on, in any order; 0 is no word, and a row of zeros is the empty prompt.
+    schedule with `learned_range`.
+
+    Words are numbers from 1 on, in any order; 0 is no word, and a row of zeros is the empty prompt.
     """
 
     def __init__(
@@ -150,9 +152,9 @@ def emoji(
     asks for any emoji. `guidance` is how strongly a prompt is followed: at 1 the network predicts with the prompt
     alone, in one pass; above, it also predicts without, and what the prompt changes is exaggerated so many times.
 
-    With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. With `learned_range` every entry's
-    noise has the variance that the network has learned, instead of the same one for all. `dtype` is what the network computes
-    in. Prompts are made of the words that `emoji_words()` lists, in any order.
+    With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. With `learned_range` each entry's noise
+    has the variance that the network has learned, instead of one for all. `dtype` is what the network computes in.
+    Prompts are made of the words that `emoji_words()` lists, in any order.
     """
     device, dtype = as_device("device", device), floating("dtype", dtype)
     steps, guidance = whole("steps", steps), number("guidance", guidance, least=0)

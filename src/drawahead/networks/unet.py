@@ -15,8 +15,8 @@ from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 class UNet(nn.Module):
     """(images (m, planes, side, side), timesteps (m,)) -> the noise in them. The side must halve once a level.
 
-    With `answers`, it answers in as many planes instead. With `words`, it is also given a text (m, number of words, words): pixels that attend see its words, and all are
-    told their mean.
+    With `answers`, it answers in as many planes. With `words`, it is also given a text (m, number of words, words):
+    pixels that attend see its words, and all are told their mean.
     """
 
     def __init__(
