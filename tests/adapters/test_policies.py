@@ -16,6 +16,7 @@ import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, SamplingError, Sequential
 from drawahead.adapters import from_diffusers
 from drawahead.adapters._policy_timing import Calls, Deadline
+from drawahead.engine.captured import Batch
 from drawahead.randomness import Purpose, Stream, seed_from
 from drawahead.verification.statistics import same_law
 from tests.exactness import LEVEL
@@ -218,6 +219,24 @@ def test_a_control_loop_builds_one_chain(graphs: bool, monkeypatch: pytest.Monke
     again = da.adapters.policy(model, sampler=Coupled(8), seed=SEED, graphs=graphs)
     with pytest.raises(AssertionError, match="built again"):
         again.conditional_sample(1, global_cond=seen(1).flatten(1))
+
+
+@pytest.mark.parametrize("sampler", [Coupled(8), Coupled(), Sequential()], ids=repr)
+def test_nothing_is_captured_after_the_first_call(sampler: da.Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[Any] = []
+    warm = Batch.warm
+
+    def counting(self: Batch, chain: Any, shape: Any) -> None:
+        captured.extend([shape] * (shape not in self.graphs))
+        warm(self, chain, shape)
+
+    monkeypatch.setattr(Batch, "warm", counting)
+    mine = da.adapters.policy(tiny.LeRobotModel().eval(), sampler=sampler, seed=SEED, graphs=True)
+    mine.conditional_sample(1, global_cond=seen(1).flatten(1))
+    first = len(captured)
+    for i in range(8):
+        mine.conditional_sample(1, global_cond=seen(1, i).flatten(1))
+    assert len(captured) == first >= (1 if isinstance(sampler, Sequential) else 4)
 
 
 def test_what_is_measured_first_is_kept() -> None:

@@ -15,6 +15,7 @@ from drawahead.adapters._policy_loop import Chunks, chunks, path_to_loop
 from drawahead.adapters._policy_timing import Calls, Deadline, Latency
 from drawahead.adapters.diffusers import from_diffusers
 from drawahead.chains.gaussian import GaussianChain
+from drawahead.engine.start import capture_all
 from drawahead.errors import InputError
 from drawahead.randomness import checked_seed
 from drawahead.report import Report
@@ -164,7 +165,10 @@ class Accelerated:
         if known:
             self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
         else:
-            self._kept[key] = chain, from_repr(result.report.sampler) if isinstance(sampler, Auto) else sampler
+            chosen = from_repr(result.report.sampler) if isinstance(sampler, Auto) else sampler
+            self._kept[key] = chain, chosen
+            if self._graphs or (self._graphs is None and chain.device.type == "cuda"):
+                capture_all(self.chain, chosen, wanted.number)
         return result.samples.to(wanted.device, wanted.dtype)
 
     def _first(self, wanted: Chunks) -> Sampler:

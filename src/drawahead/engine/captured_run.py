@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator
 from typing import final
@@ -33,6 +34,7 @@ class CapturedRun(Run):
         self.sampler = sampler
         self._tokens = isinstance(call.chain, TokenChain)
         self._widest = sampler.widest(call.chain.steps)
+        self._ladder = _ladder(self._widest, halved=sampler.window is not None)
         self.round_count = 0
         self.widths = []
         self.passes = 0
@@ -59,6 +61,15 @@ class CapturedRun(Run):
             whole = self._tokens and self.sampler.drafts_from_last and wished >= most
             window = self._rung(max(0, min(wished, most)))
             self._batch.warm(self.call.chain, Shape(window, first.columns, 0 if whole else first.beyond))
+
+    def prepare_all(self) -> None:
+        """Capture a round of every width, so that no later call has to."""
+        self.prepare()
+        if self._batch is None:
+            return
+        first = self._shape(self._batch)
+        for window in reversed(self._ladder):  # the widest first: room for more drafts would undo the others
+            self._batch.warm(self.call.chain, Shape(window, max(window, first.columns), first.beyond))
 
     def rounds(self) -> Generator[Callable[[], Report]]:
         """Asked again, it goes on where it was."""
@@ -208,14 +219,8 @@ class CapturedRun(Run):
         return Shape(window, columns, columns if past else 0)
 
     def _rung(self, width: int) -> int:
-        """The narrowest width of the ladder that is not below this one."""
-        if not width:
-            return 0
-        top = self._widest
-        if self.sampler.window is None:
-            return min(max(_LEAST, 1 << (width - 1).bit_length()), max(top, 1))
-        rungs = [size for size in (top, -(-top // 2), -(-top // 4), -(-top // 8)) if size >= width]
-        return min(rungs)
+        """The narrowest width of the ladder that is not below this one, or the widest."""
+        return next((rung for rung in self._ladder if rung >= width), self._widest) if width else 0
 
     def _count(self, rows: int, shape: Shape, committed: int, drafted: int, live: int) -> None:
         """What was asked. Padding is among it, but where one pass answers a path it repeats a question."""
@@ -229,6 +234,14 @@ class CapturedRun(Run):
         self.tally.committed += committed
         self.tally.drafted += drafted
         self.tally.accepted += self.kept[-1]
+
+
+def _ladder(top: int, *, halved: bool) -> list[int]:
+    """The widths that rounds have: the widest, its half, quarter and eighth; or powers of two below the widest."""
+    if halved:
+        return sorted({-(-top // part) for part in (1, 2, 4, 8)} - {0})
+    powers = itertools.takewhile(lambda power: power < top, (_LEAST << i for i in itertools.count()))
+    return [*powers, *([top] if top else [])]
 
 
 def _memory(device: torch.device) -> int:

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import torch
 
-from drawahead.chains.base import Tally
+from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.engine.captured import NotCaptured
 from drawahead.engine.captured_run import CapturedRun
@@ -46,6 +46,19 @@ def start_run(call: Call, executor: Executor, graphs: bool | None, *, split: boo
             run.close()
             return PackedRun(_noted(call, error), executor)
     return run
+
+
+def capture_all(chain: Chain, sampler: Sampler, num_samples: int) -> None:
+    """Capture all rounds that calls for so many samples may need; nothing where a model or a sampler cannot be."""
+    if isinstance(sampler, WindowSampler):
+        run = CapturedRun(Call(chain, sampler, 0, num_samples, num_samples), sampler)
+        try:
+            with torch.no_grad():
+                run.prepare_all()
+        except NotCaptured:
+            pass
+        finally:
+            run.close()
 
 
 def _noted(call: Call, error: NotCaptured) -> Call:
