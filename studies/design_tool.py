@@ -188,6 +188,9 @@ def run(arguments: argparse.Namespace) -> Iterator[Path]:
         seconds["published"].append(took)
         took, job = clocked(lambda: ours(paths), device)
         seconds["drawahead"].append(took)
+    if symmetry:  # a batch of the package shares one order: its sequences are judged one by one
+        again = [path for path in paths for _ in range(arguments.num)]
+        published = theirs.run(again, 1, arguments.temperature, symmetry)
     own = told_by(job)
     every = [(each, part) for part in job.parts.values() for each in part.designed]
 
