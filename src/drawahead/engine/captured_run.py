@@ -45,6 +45,7 @@ class CapturedRun(Run):
         self._length: list[int] = []
         self._began: list[int] = []
         self._positions = Positions([], [], [])
+        self._widths_known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
         self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
         self._under_way = self._rounds()
@@ -199,10 +200,9 @@ class CapturedRun(Run):
         """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
         live = [row for row, number in enumerate(self._number) if number >= 0]
         standing = self._positions
-        width, wish = ([part[row] for row in live] for part in (standing.width, standing.wish))
+        width, wish = (tuple(part[row] for row in live) for part in (standing.width, standing.wish))
         left = [self._length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
-        drafted = torch.tensor(width)
-        wished = self.sampler.next_width(torch.tensor(wish), drafted, drafted).tolist()
+        wished = self._next_widths(wish, width)
         ahead = [max(0, min(most, behind - 1)) for most, behind in zip(wished, left, strict=True)]
         window = self._rung(max(width))
         if not self.sampler.pipelined and window:
@@ -218,9 +218,17 @@ class CapturedRun(Run):
         past = not self._tokens or not self.sampler.drafts_from_last or unread
         return Shape(window, columns, columns if past else 0)
 
+    def _next_widths(self, wish: tuple[int, ...], width: tuple[int, ...]) -> list[int]:
+        """How wide the next windows should be, if all that is drafted is kept."""
+        if (wish, width) not in self._widths_known:  # most rounds are like the one before
+            drafted = torch.tensor(width)
+            found: list[int] = self.sampler.next_width(torch.tensor(wish), drafted, drafted).tolist()
+            self._widths_known[wish, width] = found
+        return self._widths_known[wish, width]
+
     def _rung(self, width: int) -> int:
         """The narrowest width of the ladder that is not below this one, or the widest."""
-        return next((rung for rung in self._ladder if rung >= width), self._widest) if width else 0
+        return next((rung for rung in self._ladder if rung >= width), max(self._widest, 1)) if width else 0
 
     def _count(self, rows: int, shape: Shape, committed: int, drafted: int, live: int) -> None:
         """What was asked. Padding is among it, but where one pass answers a path it repeats a question."""
