@@ -135,6 +135,29 @@ def test_names_have_no_case(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert "pairs: 1 of 1 sample in 1 shard, complete" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words_", "told"),
+    [
+        (["sample"], "Which target? `drawahead targets` lists them"),
+        (["compare"], "Which target?"),
+        (["verify"], "Which model? Give file.py:name"),
+        (["time"], "Which model?"),
+        (["report"], "Which job? Give its folder"),
+        (["sample", "ising", "--num", "0"], "Invalid value for '--num' / '-n': it must be at least 1"),
+        (["sample", "ising", "--num", "many"], "it must be a whole number"),
+        (["sample", "text", "--temperature", "hot"], "it must be a number"),
+        (["sample", "text", "--order", "up"], "'up' is not one of"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_plainly(
+    words_: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words_) == 2
+    shown = capsys.readouterr().err
+    assert told in shown and len(shown.splitlines()) == 1
+    assert not any(raw in shown for raw in ("Missing argument", "Input should", "Value error", "unable to parse"))
+
+
 def test_a_folder_without_a_job_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         ["report", "nosuch"],

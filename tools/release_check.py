@@ -97,7 +97,7 @@ def main() -> None:
         sys.exit(f"release-check: not fit to be released; failed: {', '.join(tried.failed)}")
     if nowhere := tried.nowhere(wanted):
         sys.exit(f"release-check: tried on no Python: {', '.join(nowhere)}")
-    say("fit to be released" + (f", but for what was not tried: {', '.join(tried.left)}" if tried.left else ""))
+    say("fit to be released" + (f", but for what could not be tried: {', '.join(tried.left)}" if tried.left else ""))
 
 
 class Missing(Exception):
@@ -116,7 +116,7 @@ class Tried:
     failed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
-    def __call__(self, name: str, version: str, what: Callable[[], None]) -> None:
+    def __call__(self, name: str, version: str, what: Callable[[], None]) -> bool:
         where = f"{name} on Python {version}"
         try:
             what()
@@ -129,6 +129,7 @@ class Tried:
         else:
             self.works.append(where)
             say(f"{where}: works")
+        return where in self.works
 
     def nowhere(self, names: Iterable[str]) -> list[str]:
         """What was left out on every Python: a name written wrong in pyproject.toml looks just like that."""
@@ -239,21 +240,15 @@ def on_one_python(
 ) -> None:
     """Try the wheel with each of these extras, each in a new environment that begins with torch and numpy alone."""
     base, home = folder / "base", folder / "environment"
-    shutil.rmtree(folder, ignore_errors=True)
-    run(interpreter, "-m", "venv", base)
-    problem: Missing | Failed | None = None
-    try:
+
+    def prepare() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        run(interpreter, "-m", "venv", base)
         if cpu and (heavy := with_cuda(base, core, folder / "plan.json")):
-            raise Missing(
-                f"this package index has no CPU build of torch for it: {heavy} packages of CUDA would come too"
-            )
+            raise Missing(f"this package index has no CPU build of it here: {heavy} packages of CUDA would come along")
         install(base, *core)
-    except (Missing, Failed) as error:
-        problem = error
 
     def attempt(name: str) -> None:
-        if problem is not None:
-            raise problem
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(base, home, symlinks=True, copy_function=os.link)
         install(home, f"{wheel}" if name == "plain" else f"{wheel}[{name}]")
@@ -262,8 +257,9 @@ def on_one_python(
             # -P: the scripts have the names of the libraries they try
             run(home / "bin" / "python", "-P", SMOKE / f"{name}.py", cwd=away)
 
-    for name in names:
-        tried(name, version, partial(attempt, name))
+    if tried("torch", version, prepare):
+        for name in names:
+            tried(name, version, partial(attempt, name))
 
 
 def install(home: Path, *wanted: str) -> None:
