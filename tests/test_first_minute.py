@@ -158,6 +158,25 @@ def test_what_is_missing_or_wrong_is_said_plainly(
     assert not any(raw in shown for raw in ("Missing argument", "Input should", "Value error", "unable to parse"))
 
 
+def test_pages_are_not_written_under_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(tmp_path / "job")
+    assert run(["sample", "pairs", "--size", "4", "--num", "2", "--out", job, "--quiet"]) == 0
+    assert run(["report", job, "--out", str(tmp_path / "page.pdf")]) == 1
+    assert "must end in .html" in capsys.readouterr().err and not (tmp_path / "page.pdf").exists()
+    assert run(["report", job, "--out", str(tmp_path / "page.htm"), "--quiet"]) == 0
+
+
+def test_a_file_without_a_name_in_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("model = 3\n")
+    for name, told in (
+        (f"{file}", "is a file: which of its names?"),
+        (f"{file}:model", "is of type int, not an oracle"),
+    ):
+        for command in ("verify", "time", "sample"):
+            assert run([command, name]) == 1 and told in capsys.readouterr().err
+
+
 def test_a_folder_without_a_job_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         ["report", "nosuch"],
