@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import final
+from typing import Concatenate, final
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
 from drawahead.validate import instance, law_precision, short
 
-Denoiser = Callable[..., Tensor]
+Denoiser = Callable[Concatenate[Tensor, Tensor, ...], Tensor]
 """(x, k, **condition) -> prediction."""
-Network = Callable[..., Tensor]
+Network = Callable[Concatenate[Tensor, Tensor, ...], Tensor]
 """(x, time, **condition) -> output, with the schedule's own time labels."""
 
 
