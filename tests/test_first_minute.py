@@ -158,6 +158,10 @@ def test_what_is_missing_or_wrong_is_said_plainly(
     assert not any(raw in shown for raw in ("Missing argument", "Input should", "Value error", "unable to parse"))
 
 
+def test_design_asks_for_structures_before_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["design"]) == 1 and "which structures?" in capsys.readouterr().err
+
+
 def test_pages_are_not_written_under_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = str(tmp_path / "job")
     assert run(["sample", "pairs", "--size", "4", "--num", "2", "--out", job, "--quiet"]) == 0
