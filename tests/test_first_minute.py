@@ -174,7 +174,7 @@ def test_a_file_without_a_name_in_it_is_told(tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "mine.py"
     file.write_text("model = 3\n")
     for name, told in (
-        (f"{file}", "is a file: which of its names?"),
+        (f"{file}", "is a file: name the model in it"),
         (f"{file}:model", "is of type int, not an oracle"),
     ):
         for command in ("verify", "time", "sample"):

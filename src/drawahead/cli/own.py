@@ -29,7 +29,7 @@ def is_own(name: str) -> bool:
 def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Chain:
     """The chain that `name` stands for. `prompt` is for folders with a language model, `steps` for diffusion ones."""
     if ":" not in name and name.endswith(".py"):
-        raise InputError(f"{name} is a file: which of its names? {HINT}")
+        raise InputError(f"{name} is a file: name the model in it, as in {name}:model")
     if ":" not in name:
         return _from_folder(Path(name), prompt, steps)
     if prompt is not None or steps is not None:
