@@ -135,6 +135,52 @@ def test_names_have_no_case(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert "pairs: 1 of 1 sample in 1 shard, complete" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words_", "told"),
+    [
+        (["sample"], "Which target? `drawahead targets` lists them"),
+        (["compare"], "Which target?"),
+        (["verify"], "Which model? Give file.py:name"),
+        (["time"], "Which model?"),
+        (["report"], "Which job? Give its folder"),
+        (["sample", "ising", "--num", "0"], "Invalid value for '--num' / '-n': it must be at least 1"),
+        (["sample", "ising", "--num", "many"], "it must be a whole number"),
+        (["sample", "text", "--temperature", "hot"], "it must be a number"),
+        (["sample", "text", "--order", "up"], "'up' is not one of"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_plainly(
+    words_: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words_) == 2
+    shown = capsys.readouterr().err
+    assert told in shown and len(shown.splitlines()) == 1
+    assert not any(raw in shown for raw in ("Missing argument", "Input should", "Value error", "unable to parse"))
+
+
+def test_design_asks_for_structures_before_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["design"]) == 1 and "which structures?" in capsys.readouterr().err
+
+
+def test_pages_are_not_written_under_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = str(tmp_path / "job")
+    assert run(["sample", "pairs", "--size", "4", "--num", "2", "--out", job, "--quiet"]) == 0
+    assert run(["report", job, "--out", str(tmp_path / "page.pdf")]) == 1
+    assert "must end in .html" in capsys.readouterr().err and not (tmp_path / "page.pdf").exists()
+    assert run(["report", job, "--out", str(tmp_path / "page.htm"), "--quiet"]) == 0
+
+
+def test_a_file_without_a_name_in_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("model = 3\n")
+    for name, told in (
+        (f"{file}", "is a file: name the model in it"),
+        (f"{file}:model", "is of type int, not an oracle"),
+    ):
+        for command in ("verify", "time", "sample"):
+            assert run([command, name]) == 1 and told in capsys.readouterr().err
+
+
 def test_a_folder_without_a_job_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (
         ["report", "nosuch"],

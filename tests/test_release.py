@@ -95,6 +95,43 @@ def test_weights_are_not_counted_as_code(tmp_path: Path) -> None:
     assert check.without_weights(tmp_path / "a.whl") == 1.0
 
 
+def test_everything_is_tried_and_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    check = tool("release_check")
+    tried = check.Tried()
+
+    def ends(error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
+    outcomes = {"plain": None, "ray": check.Missing("there is no wheel"), "cli": check.Failed("it broke")}
+    for name, error in outcomes.items():
+        assert tried(name, "3.13", lambda error=error: ends(error)) == (error is None)
+    assert tried.works == ["plain on Python 3.13"] and tried.failed == ["cli on Python 3.13"]
+    assert tried.left == ["ray on Python 3.13"] and tried.nowhere(outcomes) == ["ray"]
+    shown = capsys.readouterr().out
+    assert (
+        "ray on Python 3.13: not tried, there is no wheel" in shown and "cli on Python 3.13: FAILED, it broke" in shown
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("print('ERROR: No matching distribution found for ray>=2.40'); exit(1)", "no wheel of ray>=2.40 for it"),
+        ("print('ERROR: ResolutionImpossible'); exit(1)", "ResolutionImpossible"),
+    ],
+)
+def test_a_wheel_that_is_not_there_is_told_from_a_failure(
+    code: str, error: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check = tool("release_check")
+    (tmp_path / "pip.py").write_text(code)
+    monkeypatch.setattr(check, "pip_install", lambda home: [sys.executable, home / "pip.py"])
+    kind = check.Missing if "wheel" in error else check.Failed
+    with pytest.raises(kind, match=re.escape(error)):
+        check.install(tmp_path, "anything")
+
+
 def test_interpreters_that_are_not_there_are_left_out() -> None:
     check = tool("release_check")
     here = "{}.{}".format(*sys.version_info)

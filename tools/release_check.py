@@ -2,9 +2,14 @@
 
 The sdist and the wheel are built twice, from the same commit's time, and must be the same files both times; then they
 are looked into. The wheel is installed into a new environment without extras, and once more with each extra, on every
-Python from 3.11 to 3.13 that is found, and a small script of `tools/smoke` is run in each. Half an hour, most of it
-installing torch again and again; `--only NAME ...` tries some extras, `--python 3.12 ...` some versions, and
-`--keep DIR` leaves what was built, with its list of licences, in a folder.
+Python from 3.11 to 3.13 that is found, and a small script of `tools/smoke` is run in each. torch is installed once per
+Python: each environment begins as a copy, by hard links, of one with torch and numpy. Ten minutes, and more where torch
+comes with CUDA. `--only NAME ...` tries some extras, `--python 3.12 ...` some versions, and `--keep DIR` leaves what
+was built, with its list of licences, in a folder.
+
+What cannot be tried here, because the package index has no wheel for this Python, is said and is no failure, unless no
+Python is left for it. With `--cpu` a Python for which torch would bring gigabytes of CUDA is left out, too. Everything
+is tried before the exit status says whether something failed.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +27,9 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,14 +69,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="of the environments: plain, or names of extras")
     parser.add_argument("--python", nargs="*", default=VERSIONS, help="versions of Python, such as 3.12")
     parser.add_argument("--keep", type=Path, help="a folder for what was built")
+    parser.add_argument("--cpu", action="store_true", help="leave out a Python for which torch would come with CUDA")
     arguments = parser.parse_args()
-    wanted = arguments.only
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     names = ["plain", *(name for name in extras if name not in ("test", "docs", "all"))]
     missing = [name for name in names if not (SMOKE / f"{name}.py").is_file()]
     if missing:
         sys.exit(f"no smoke test for {', '.join(missing)}: write tools/smoke/NAME.py")
-    unknown = sorted(set(wanted or ()) - set(names))
+    wanted = names if arguments.only is None else arguments.only
+    unknown = sorted(set(wanted) - set(names))
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(names)}")
     pythons = interpreters(arguments.python)
@@ -76,15 +86,57 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         wheel, source = built(Path(folder))
         looked_into(wheel, source)
+        tried = Tried()
         for version, python in pythons.items():
-            for name in names if wanted is None else wanted:
-                attempt(name, wheel, Path(folder) / "environment", python)
-                say(f"Python {version}, {name}: works")
+            on_one_python(
+                tried, version, python, wanted, wheel, Path(folder) / "on", project["dependencies"], arguments.cpu
+            )
         if arguments.keep:
             keep(arguments.keep, wheel, source)
     if absent:
         say(f"not tried, for there is no Python {', '.join(absent)} here")
-    say("fit to be released" if pythons else "built, but tried on no Python")
+    if tried.failed:
+        sys.exit(f"release-check: not fit to be released; failed: {', '.join(tried.failed)}")
+    if nowhere := tried.nowhere(wanted):
+        sys.exit(f"release-check: tried on no Python: {', '.join(nowhere)}")
+    say("fit to be released" + (f", but for what could not be tried: {', '.join(tried.left)}" if tried.left else ""))
+
+
+class Missing(Exception):
+    """What is to be tried cannot be installed here, through no fault of drawahead's."""
+
+
+class Failed(Exception):
+    """A command did not work."""
+
+
+@dataclass
+class Tried:
+    """What became of each extra on each Python, as `ray on Python 3.13`."""
+
+    works: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def __call__(self, name: str, version: str, what: Callable[[], None]) -> bool:
+        where = f"{name} on Python {version}"
+        try:
+            what()
+        except Missing as error:
+            self.left.append(where)
+            say(f"{where}: not tried, {error}")
+        except Failed as error:
+            self.failed.append(where)
+            say(f"{where}: FAILED, {error}")
+        else:
+            self.works.append(where)
+            say(f"{where}: works")
+        return where in self.works
+
+    def nowhere(self, names: Iterable[str]) -> list[str]:
+        """What was left out on every Python: a name written wrong in pyproject.toml looks just like that."""
+        begun = {where.partition(" on ")[0] for where in (*self.works, *self.failed)}
+        return [name for name in names if name not in begun]
 
 
 def interpreters(versions: Iterable[str]) -> dict[str, str]:
@@ -178,25 +230,70 @@ def keep(folder: Path, *built_: Path) -> None:
     say(f"kept in {folder}")
 
 
-def attempt(name: str, wheel: Path, home: Path, interpreter: str) -> None:
-    """Install the wheel with this extra into a new environment, and run its smoke test there."""
-    shutil.rmtree(home, ignore_errors=True)
-    run(interpreter, "-m", "venv", home)
-    python = home / "bin" / "python"
-    wanted = f"{wheel}" if name == "plain" else f"{wheel}[{name}]"
-    run(
-        python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt", wanted
-    )
-    run(python, "-m", "pip", "check")
-    with tempfile.TemporaryDirectory() as away:  # nothing of the checkout is on the path
-        run(python, "-P", SMOKE / f"{name}.py", cwd=away)  # -P: the scripts have the names of the libraries they try
+def on_one_python(
+    tried: Tried,
+    version: str,
+    interpreter: str,
+    names: Iterable[str],
+    wheel: Path,
+    folder: Path,
+    core: list[str],
+    cpu: bool,
+) -> None:
+    """Try the wheel with each of these extras, each in a new environment that begins with torch and numpy alone."""
+    base, home = folder / "base", folder / "environment"
+
+    def prepare() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        run(interpreter, "-m", "venv", base)
+        if cpu and (heavy := with_cuda(base, core, folder / "plan.json")):
+            raise Missing(f"this package index has no CPU build of it here: {heavy} packages of CUDA would come along")
+        install(base, *core)
+
+    def attempt(name: str) -> None:
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(base, home, symlinks=True, copy_function=os.link)
+        install(home, f"{wheel}" if name == "plain" else f"{wheel}[{name}]")
+        run(home / "bin" / "python", "-m", "pip", "check")
+        with tempfile.TemporaryDirectory() as away:  # nothing of the checkout is on the path
+            # -P: the scripts have the names of the libraries they try
+            run(home / "bin" / "python", "-P", SMOKE / f"{name}.py", cwd=away)
+
+    if tried("torch", version, prepare):
+        for name in names:
+            tried(name, version, partial(attempt, name))
+
+
+def install(home: Path, *wanted: str) -> None:
+    """Install wheels only: a build from source fails in a compiler's words, or takes an hour."""
+    try:
+        run(*pip_install(home), "--quiet", *wanted)
+    except Failed as error:
+        if lacking := re.findall(r"No matching distribution found for (.+)", str(error)):
+            raise Missing(f"this package index has no wheel of {lacking[0].strip()} for it") from error
+        raise
+
+
+def with_cuda(home: Path, core: list[str], plan: Path) -> int:
+    """How many packages of CUDA the core would bring along."""
+    run(*pip_install(home), "--quiet", "--dry-run", "--report", plan, *core)
+    found = (item["metadata"]["name"].lower() for item in json.loads(plan.read_text())["install"])
+    return sum(name.startswith(("nvidia", "cuda")) for name in found)
+
+
+def pip_install(home: Path) -> list[object]:
+    rest = ("--disable-pip-version-check", "--only-binary", ":all:", "-c", ROOT / "constraints.txt")
+    return [home / "bin" / "python", "-m", "pip", "install", *rest]
 
 
 def run(*command: object, cwd: str | None = None) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, check=False, text=True, stdout=-1)
+    words = [str(part) for part in command]
+    done = subprocess.run(
+        words, cwd=cwd, env=environment, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} failed with {done.returncode}\n{done.stdout}")
+        raise Failed(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
 
 
 def say(words: str) -> None:
@@ -204,4 +301,7 @@ def say(words: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as error:
+        sys.exit(f"release-check: {error}")

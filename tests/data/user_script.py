@@ -37,6 +37,8 @@ def diffusion(network: nn.Module) -> Tensor:
         return answer
 
     chain = da.GaussianChain(da.from_epsilon(epsilon, da.DDPM()), da.DDPM(), shape=(1, 8, 8))
+    briefly = da.from_velocity(lambda x, t: epsilon(x.flip(0), t.flip(0)), da.DDPM())  # x and t are known as tensors
+    print(briefly)
     try:
         return da.sample(chain, 2, executor=da.Local(max_batch_size=64)).samples
     except da.Interrupted as stopped:
@@ -63,6 +65,20 @@ def images() -> None:
     print(pipe(batch_size=2).report)
 
 
+def robot(model: nn.Module, observation: dict[str, Tensor]) -> None:
+    twin = da.adapters.policy(model, deadline_ms=20.0, seed=0)
+    action: Tensor = twin.select_action(observation)
+    with da.adapters.accelerate(model, sampler="coupled") as fast:
+        print(action, fast.report, fast.latency)
+
+
+def report(result: da.Result, folder: Path) -> str:
+    result.report.plot(folder / "report.png")
+    page: str = result.report.to_html()
+    steps: int = result.report.to_dict()["steps"]
+    return f"{page}{steps}{result.report.queries_per_sample:.1f}"
+
+
 def job(folder: Path) -> int:
     drawn = da.jobs.draw(folder, Ising(4, 4), 100, name="mine", sampler="coupled", resume=True)
     parts: list[Tensor] = list(drawn.parts())
@@ -72,6 +88,7 @@ def job(folder: Path) -> int:
 
 def check() -> bool:
     verdict: da.Verdict = da.verify(Mine(), 300, samplers=["coupled", da.Block()])
+    print([finding.passed for finding in verdict.findings])
     return verdict.passed
 
 

@@ -129,10 +129,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     assert run(["explain", "block"]) == 0 and capsys.readouterr().out == "wrote explain.html\n"
     assert (tmp_path / "explain.html").read_text() == pages.explain(["block"])
-    assert run(["explain", "coupled", "--out", "a.html", "--json"]) == 0
+    assert run(["explain", "Coupled", "--out", "a.html", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": "a.html", "samplers": ["coupled"], "seed": SEED}
     for words, told in (
-        (["nothing"], "no sampler 'nothing' to explain; there are sequential"),
+        (["nothing"], "no sampler 'nothing'; the samplers are sequential"),
+        (["blok"], "no sampler 'blok'; did you mean 'block'?"),
         (["block", "--out", "a.pdf"], "must end in .html"),
         (["block", "--out", "no/a.html"], "there is no folder no"),
     ):

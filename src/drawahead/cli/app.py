@@ -21,7 +21,7 @@ from drawahead.cli import options
 from drawahead.cli.compare import compare
 from drawahead.cli.design import design
 from drawahead.cli.explain import explain
-from drawahead.cli.failing import INTERRUPTED, Stopped, fail
+from drawahead.cli.failing import INTERRUPTED, Stopped, fail, usage
 from drawahead.cli.folders import check, export, status
 from drawahead.cli.plain import PlainCommand, PlainGroup
 from drawahead.cli.report import report
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         status = int(app(list(arguments), prog_name="drawahead", standalone_mode=False) or 0)
         return fail("interrupted", status) if status == INTERRUPTED else status
     except typer.TyperException as error:
-        return fail(error.format_message(), error.exit_code)
+        return fail(usage(error.format_message()), error.exit_code)
     except Stopped as stopped:
         return fail(str(stopped), stopped.status)
     except DrawaheadError as error:

@@ -80,6 +80,8 @@ def design(
         "pssm_log_odds": pssm_log_odds,
         "dtype": dtype,
     }
+    if not (structures or resume):
+        raise InputError("which structures? Give PDB or mmCIF files, or folders of them")
     cluster = workers_named(workers, address, gpus_per_worker)
     if device is None and cluster is not None:
         device = "cuda" if cluster.gpus else "cpu"

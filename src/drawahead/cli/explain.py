@@ -10,6 +10,7 @@ import typer
 
 from drawahead.cli import options
 from drawahead.errors import InputError
+from drawahead.words import meant
 
 
 def _names(incomplete: str) -> list[str]:
@@ -49,7 +50,7 @@ def explain(
         raise InputError(f"--out {out}: the page is HTML; its name must end in .html")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    names = list(NAMES) if sampler is None else [sampler]
+    names = list(NAMES) if sampler is None else [meant(sampler, NAMES)]
     pages.explain(names, out, seed=seed)
     if json:
         typer.echo(json_format.dumps({"page": str(out), "samplers": names, "seed": seed}))

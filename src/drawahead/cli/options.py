@@ -90,7 +90,7 @@ MaxBatchSize = Annotated[
     option(
         HOW,
         "--max-batch-size N",
-        "The most sequences the model is given at a time; rounds are split, not added.",
+        "The most sequences the model is given at a time; larger rounds are split; their number does not change.",
         least=1,
     ),
 ]
@@ -135,7 +135,7 @@ Guidance = Annotated[
 ]
 Temperature = Annotated[
     float | None,
-    option(DRAWN, "--temperature X", "Of text: below 1, likely characters are likelier still.", usually="0.5"),
+    option(DRAWN, "--temperature X", "For text; below 1 sharpens the distributions.", usually="0.5"),
 ]
 Steps = Annotated[
     int | None,
@@ -152,7 +152,7 @@ Graph = Annotated[
     option(
         DRAWN,
         "--graph GRAPH",
-        "Of spanning-tree (or tree) and matching: grid:N, grid:RxC, complete:N, cycle:N, or a file with weights: "
+        "For spanning-tree (or tree) and matching: grid:N, grid:RxC, complete:N, cycle:N, or a file with weights: "
         "GraphML (.graphml), or a line `a b 2.5` for each edge.",
         usually="grid:16, or grid:8 for a matching",
     ),
@@ -162,16 +162,16 @@ Kernel = Annotated[
     option(
         DRAWN,
         "--kernel KERNEL",
-        "Of dpp: points:N, line:N, random:N, or a file with the likelihood kernel L, .npy or .csv.",
+        "For dpp: points:N, line:N, random:N, or a file with the likelihood kernel L, .npy or .csv.",
         usually="points:12",
     ),
 ]
 Items = Annotated[
-    int | None, option(DRAWN, "--items K", "Of dpp: only subsets of exactly K items.", least=1, usually="any number")
+    int | None, option(DRAWN, "--items K", "For dpp: only subsets of exactly K items.", least=1, usually="any number")
 ]
 Coupling = Annotated[
     float | None,
-    option(DRAWN, "--coupling X", "Of ising and tree: how strongly neighbours agree.", usually="0.4, and 0.5"),
+    option(DRAWN, "--coupling X", "For ising and tree: how strongly neighbours agree.", usually="0.4, and 0.5"),
 ]
 Out = Annotated[
     Path | None,
@@ -219,7 +219,9 @@ Workers = Annotated[
 ]
 Address = Annotated[
     str | None,
-    option(HOW, "--address HOST:PORT", "Of the Ray cluster.", usually="RAY_ADDRESS, or a new one on this machine"),
+    option(
+        HOW, "--address HOST:PORT", "Address of the Ray cluster.", usually="RAY_ADDRESS, or a new one on this machine"
+    ),
 ]
 GpusPerWorker = Annotated[
     float | None, option(HOW, "--gpus-per-worker X", "What Ray sets aside for each worker.", usually="0")

@@ -22,12 +22,14 @@ HINT = "give package.module:name or file.py:name, where name is an oracle, a cha
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is meant as an import path or a folder, not as a registered target."""
-    return ":" in name or Path(name).is_dir()
+    """Whether a name is meant as an import path, a file or a folder, not as a registered target."""
+    return ":" in name or name.endswith(".py") or Path(name).is_dir()
 
 
 def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Chain:
     """The chain that `name` stands for. `prompt` is for folders with a language model, `steps` for diffusion ones."""
+    if ":" not in name and name.endswith(".py"):
+        raise InputError(f"{name} is a file: name the model in it, as in {name}:model")
     if ":" not in name:
         return _from_folder(Path(name), prompt, steps)
     if prompt is not None or steps is not None:
@@ -56,7 +58,9 @@ def as_own_chain(name: str, thing: Any) -> Chain:
         except Exception as error:
             raise InputError(f"{name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
-        raise InputError(f"{name} is a {type(thing).__name__}, not an oracle, a denoising target or a chain; {HINT}")
+        raise InputError(
+            f"{name} is of type {type(thing).__name__}, not an oracle, a denoising target or a chain; {HINT}"
+        )
     return as_chain(thing)
 
 

@@ -53,9 +53,7 @@ def report(
     ] = None,
     films: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=0, help="Of how many to show how they came about; images are drawn again for it."
-        ),
+        typer.Option(metavar="N", min=0, help="How many samples to animate; images are drawn again for it."),
     ] = 4,
     target: Annotated[
         str | None,
@@ -78,6 +76,10 @@ def report(
         gif, out = _only_gif(out, gif), None
     else:
         out = out or folder / "report.html"
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise InputError(
+                f"--out {out}: the page is HTML; its name must end in .html, or in .gif for the film alone"
+            )
     for name, path in (("--out", out), ("--gif", gif)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{name} {path}: there is no folder {path.parent}")

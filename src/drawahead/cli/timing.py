@@ -33,10 +33,10 @@ def time(
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of a function: steps of a sample one by one.")
+        int | None, typer.Option(metavar="N", min=1, help="For a function: steps per sample, one by one.")
     ] = None,
     rounds: Annotated[
-        float | None, typer.Option(metavar="X", help="Of a function: rounds of a sample, from a report.")
+        float | None, typer.Option(metavar="X", help="For a function: rounds per sample, from a report.")
     ] = None,
     json: options.Json = False,
 ) -> None:

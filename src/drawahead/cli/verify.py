@@ -32,9 +32,12 @@ def verify(
     window: Annotated[int | None, typer.Option(min=1, help="Steps drafted at a time, for --sampler.")] = None,
     level: Annotated[float | None, typer.Option(help="How often a sound model may fail.", show_default="0.001")] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="Of a language model's folder: a text with mask tokens.", show_default="12 masks")
+        str | None,
+        typer.Option(help="For the folder of a language model: a text with mask tokens.", show_default="12 masks"),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Of a diffusion model's folder: how many steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="For the folder of a diffusion model: how many steps.")
+    ] = None,
     max_batch_size: Annotated[
         int | None, typer.Option(min=1, help="The most sequences the model is given at a time.")
     ] = None,

@@ -129,7 +129,9 @@ def _check(folder: Path, resume: bool) -> None:
     """Refuse a folder that holds something else, or a job that is not to be gone on with."""
     if (folder / manifest.NAME).exists():
         if not resume:
-            raise InputError(f"{folder} holds a job already: resume it, or name another folder")
+            raise InputError(
+                f"{folder} holds a job already: resume it (--resume, or resume=True), or name another folder"
+            )
         return
     ours = {lock.NAME, manifest.SHARDS, status.NAME, conditions.NAME}
     if any(path.name not in ours and not files.is_temporary(path) for path in folder.iterdir()):

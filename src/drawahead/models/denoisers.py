@@ -21,8 +21,9 @@ from drawahead.validate import instance, law_precision, short
 
 Denoiser = Callable[..., Tensor]
 """(x, k, **condition) -> prediction."""
-Network = Callable[..., Tensor]
-"""(x, time, **condition) -> output, with the schedule's own time labels."""
+Network = Callable[[Tensor, Tensor], Tensor] | Callable[..., Tensor]
+"""(x, time, **condition) -> output, with the schedule's own time labels. The first kind tells editors what a lambda is
+given; the second takes conditions."""
 
 
 class DenoisingTarget(abc.ABC):
@@ -79,7 +80,7 @@ def from_score(network: Network, schedule: Schedule) -> Denoiser:
 
 
 def _converted(
-    network: Network, schedule: Schedule, convert: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    network: Callable[..., Tensor], schedule: Schedule, convert: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ) -> Denoiser:
     plans = _Plans(schedule)
     if not callable(network):

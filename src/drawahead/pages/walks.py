@@ -30,6 +30,7 @@ from drawahead.samplers.segments import Ints, together
 from drawahead.samplers.window import Window, WindowSampler
 from drawahead.targets import MarkovChain, PlanarMatching
 from drawahead.validate import short
+from drawahead.words import meant, pick
 
 LENGTH, LETTERS = 10, "ABC"
 _STICKY = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
@@ -112,9 +113,9 @@ class Walk:
 
 def walk(name: str, seed: int) -> Walk:
     """A run of the sampler called `name`."""
-    if not isinstance(name, str) or name not in _MADE:
-        raise InputError(f"there is no sampler {short(name)} to explain; there are {', '.join(NAMES)}")
-    sampler = _MADE[name]()
+    if not isinstance(name, str):
+        raise InputError(f"a sampler to explain is given by its name, not {short(name)}")
+    name, sampler = meant(name, _MADE), pick("sampler", name, _MADE)()
     if isinstance(sampler, Separated):
         return _separated(name, sampler, seed)
     chain = TokenChain(MarkovChain(LENGTH, _STICKY))

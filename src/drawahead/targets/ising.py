@@ -35,7 +35,9 @@ class Ising(TokenOracle):
     def __init__(self, rows: int, cols: int, coupling: float = 0.4, field: float = 0.0) -> None:
         self.width = min(whole("rows", rows, 1), whole("cols", cols, 1))
         if self.width > MAX_WIDTH:
-            raise InputError(f"the shorter side of rows x cols must be at most {MAX_WIDTH}, not {self.width}: use less")
+            raise InputError(
+                f"the shorter side of rows x cols must be at most {MAX_WIDTH}, not {self.width}: use a smaller grid"
+            )
         self.length, self.vocab_size = rows * cols, 2
         self.coupling, self.field = number("coupling", coupling), number("field", field)
         site = torch.arange(rows * cols).view(rows, cols)

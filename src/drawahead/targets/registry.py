@@ -46,11 +46,11 @@ TARGETS: dict[str, NamedTarget] = {
         NamedTarget("product", "independent tokens, 4 values", 64, lambda n: Product.random(n, q=4)),
         NamedTarget("pairs", "uniform on x1 = x2, x3 = x4, ... (size even)", 64, Pairs),
         NamedTarget("urns", "independent Polya urns on blocks of 16", 64, lambda n: PolyaUrns(n, block=16)),
-        NamedTarget("mixture", "mixture of 4 random product laws", 64, MixtureOfProducts.random),
+        NamedTarget("mixture", "mixture of 4 random product distributions", 64, MixtureOfProducts.random),
         NamedTarget("markov", "stationary 3-state Markov chain", 64, _sticky),
         NamedTarget("tree", "Ising model on a random tree, coupling 0.5", 64, TreeIsing.random),
         NamedTarget("ising", "Ising model on a size x size grid, coupling 0.4", 4, lambda n: Ising(n, n), False),
-        NamedTarget("table", "random joint law on binary tokens", 8, Table.random, False),
+        NamedTarget("table", "random joint distribution of binary tokens", 8, Table.random, False),
         NamedTarget("dense", "dense weak-coupling logistic model, beta 1", 64, DenseLogistic),
         NamedTarget("hard", "our hard instance: hidden Reed-Solomon blocks", 64, HardCode),
     )

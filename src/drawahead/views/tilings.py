@@ -58,8 +58,8 @@ class Tilings(TokenView):
         tiling, sample = self.matching.nodes, result.samples[0]
         pairs = [(tiling[v], tiling[w]) for v, w in self._dominoes(sample)]
         shown = terminal.grid_lines(pairs, console, tilings.colours(self.matching, sample))
-        told = f"{counted(len(result.samples), 'tiling')} of {len(tiling)} squares, too wide to be shown"
-        return f"{told}; --out tiling.png draws one" if shown is None else shown
+        told = f"{counted(len(result.samples), 'tiling')} of {len(tiling)} squares, too wide for this terminal"
+        return f"{told}: a picture (.png) shows the first" if shown is None else shown
 
     def plain(self, samples: Tensor) -> list[Any]:
         """Each tiling as its pairs of squares."""
