@@ -21,7 +21,7 @@ help:
 	@echo "make docs       build the documentation site into site/; serve it: python -m http.server -d site"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
 	@echo "make bench STUDY=NAME [OPTIONS=...]  one study; .venv/bin/python -m studies lists them"
-	@echo "make release-check [OPTIONS=...]  build twice, install afresh with each extra on each Python, try each (half an hour)"
+	@echo "make release-check [OPTIONS=...]  build twice, install afresh with each extra on each Python, try each (twenty minutes a Python)"
 	@echo "make clean      remove what the above wrote; make distclean removes .venv too"
 
 demo: $(STAMP)

@@ -174,6 +174,17 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"prompt": "a_", "temperature": 0.5, "device": "cpu", "dtype": torch.float32},
     ),
     "networks.fashion": (da.networks.fashion, {"steps": 3, "device": "cpu", "dtype": torch.float32}),
+    "networks.emoji": (
+        da.networks.emoji,
+        {
+            "prompts": "red apple",
+            "guidance": 2.0,
+            "steps": 3,
+            "learned_range": False,
+            "device": "cpu",
+            "dtype": torch.float32,
+        },
+    ),
     "networks.to_text": (da.networks.to_text, {"tokens": torch.tensor([1, 2])}),
     "ARModel": (ar.ARModel, {"config": CONFIG, "seed": 0}),
     "ar.sample": (

@@ -53,7 +53,8 @@ def compare(
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"--out must end in .json, not {out.name!r}")
-    subject = named(target, TargetOptions(size=size))
+    anything = "" if target.casefold() == "emoji" else None  # a prompt that asks for nothing in particular
+    subject = named(target, TargetOptions(size=size, prompt=anything))
     apart = subject.name in TILINGS
     num = num or (OF_TILINGS if apart else OF_NETWORKS if subject.name in SHIPPED else USUAL)
     with watching(quiet) as watch:

@@ -125,13 +125,13 @@ Prompt = Annotated[
     option(
         DRAWN,
         "--prompt TEXT",
-        "Of text: what to fill in, an underscore for each missing character. Of emoji: what to show; several, each "
-        "with a --prompt of its own, take turns.",
+        "For text: what to fill in, with an underscore for each missing character. For emoji: what to show; give it "
+        "several times, and prompts take turns.",
     ),
 ]
 Guidance = Annotated[
     float | None,
-    option(DRAWN, "--guidance X", "Of emoji: how strongly prompts are followed; 1 is plainly.", usually="3"),
+    option(DRAWN, "--guidance X", "For emoji: how strongly prompts are followed; 1 adds nothing.", usually="3"),
 ]
 Temperature = Annotated[
     float | None,
@@ -142,7 +142,7 @@ Steps = Annotated[
     option(
         DRAWN,
         "--steps N",
-        "Of fashion and emoji: how many of their 1000 steps.",
+        "For fashion and emoji: how many of their 1000 steps.",
         least=1,
         usually="1000 on a GPU, else 100",
     ),
