@@ -42,7 +42,8 @@ ELSEWHERE = {
     *("Report", "document"),  # through to_html and from_dict
     *("Ray", "RayWorkers"),  # start a cluster: see tests/executors and tests/jobs
     *("ExactScore", "LearnedScore"),  # through exact and learned
-    *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser", "emoji_words"),  # take what they are given, or nothing
+    *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser"),  # take what they are given, or nothing
+    "emoji_words",  # takes nothing
     *("ddim_steps", "ddpm_steps", "with_learned_range", "LearnedRange", "LearnedVariance"),  # of the schedules
     *("Tilings", "aztec_diamond", "domino_grid"),  # through film and region
     *("Points", "Subgraphs"),  # through the command line
