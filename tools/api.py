@@ -14,6 +14,7 @@ from typing import Any
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 ROOMS = ("", "samplers", "schedules", "targets", "tilings", "adapters", "networks")
 ROOMS += ("rtk", "ardiffusion", "jobs", "pages", "design")
+_MANY = re.compile(r"\(([\d.e-]+)(?:, [\d.e-]+){6,}, ([\d.e-]+)\)")  # numbers
 _ARGUMENT = re.compile(r"^([a-z_][a-z_0-9]*(?:, [a-z_][a-z_0-9]*)*):(?= )")
 INTRODUCTION = """# Reference
 
@@ -66,6 +67,7 @@ def signature(thing: Any) -> str:
     found = re.sub(r" at 0x[0-9a-f]+", "", found)
     found = re.sub(r"<function (\S+)>", r"\1", found)
     found = found.replace("'", "").replace("drawahead.", "")
+    found = _MANY.sub(r"(\1, ..., \2)", found)
     if len(found) <= 100:
         return found
     arguments, _, returned = found.rpartition(") ->") if ") ->" in found else (found[:-1], "", "")
