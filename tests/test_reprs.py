@@ -111,3 +111,10 @@ def test_runs_that_ended_early_say_so() -> None:
     result = da.sample(targets.Pairs(8), 2, seed=0, stop=Now())
     assert "0 samples" in repr(result) and "stopped early" in repr(result)
     assert "Stopped early" in result._repr_html_() and "no sample was finished" in result._repr_html_()
+
+
+@pytest.mark.parametrize("schedule", [da.DDPM(), da.DDIM(eta=0.5)], ids=lambda s: type(s).__name__)
+def test_long_tables_of_a_schedule_are_shown_by_their_ends(schedule: Any) -> None:
+    assert len(repr(schedule)) < 200 and ", ..., " in repr(schedule)
+    few = da.DDPM(betas=(0.1, 0.2), clip=1.0)
+    assert repr(few).startswith("DDPM(betas=(0.1, 0.2), ") and "clip=1.0" in repr(few)

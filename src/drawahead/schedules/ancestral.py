@@ -13,7 +13,7 @@ from drawahead.validate import numbers
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EulerAncestral(Schedule):
     """Ancestral Euler steps on x = Y + sigma g (Karras et al. 2022 notation). `sigmas` fall, and may end in 0."""
 

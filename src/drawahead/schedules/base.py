@@ -9,12 +9,14 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 import torch
 from torch import Tensor
 
 from drawahead.schedules.spread import Spread
+
+_SHOWN = 6  # entries of a table in full
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,12 @@ class Plan:
 class Schedule(abc.ABC):
     """What a Gaussian chain is made of, apart from its denoiser."""
 
+    def __repr__(self) -> str:
+        """As it was made, long tables by their ends."""
+        names = [field.name for field in fields(self)] if is_dataclass(self) else []
+        told = (f"{name}={_by_its_ends(getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({', '.join(told)})"
+
     @abc.abstractmethod
     def plan(self) -> Plan:
         """The coefficients of every step."""
@@ -67,6 +75,12 @@ class Schedule(abc.ABC):
     def adjust(self, prediction: Tensor) -> Tensor:
         """What is done to a prediction of Y (m, d) before it is used; part of the law."""
         return prediction
+
+
+def _by_its_ends(value: object) -> str:
+    if isinstance(value, tuple) and len(value) > _SHOWN:
+        return f"({value[0]!r}, ..., {value[-1]!r})"
+    return repr(value)
 
 
 def falls(numbers: Sequence[float]) -> bool:

@@ -14,7 +14,7 @@ from drawahead.validate import number, numbers
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Churn(Schedule):
     """x is raised from noise level c to (1 + gamma) c, the network is asked there, and x goes on to the next level.
 

@@ -14,7 +14,7 @@ from drawahead.validate import as_float64, number, short
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Given(Schedule):
     """Coefficients given step by step, for chains that no other schedule here describes."""
 

@@ -14,7 +14,7 @@ from drawahead.validate import number, whole
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StochasticLocalization(Schedule):
     """dX_t = E[Y | Y + g/sqrt(t) = X_t/t] dt + dB_t, from t = 0 to T = 1/delta.
 

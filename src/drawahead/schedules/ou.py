@@ -16,7 +16,7 @@ _LATEST = 300.0
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OUExponential(Schedule):
     """The reverse of dX = -X dt + sqrt(2) dB by the exponential integrator: the score is frozen on each step.
 

@@ -70,7 +70,7 @@ class Threshold:
         return prediction.clamp(-size, size) / size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _VariancePreserving(Schedule):
     """Shared by DDPM and DDIM: betas, a choice of timesteps, and what is done to predictions.
 
@@ -111,7 +111,7 @@ class _VariancePreserving(Schedule):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DDPM(_VariancePreserving):
     """Ancestral sampling (Ho et al. 2020). `large_variance` adds beta instead of the posterior variance.
 
@@ -138,7 +138,7 @@ class DDPM(_VariancePreserving):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DDIM(_VariancePreserving):
     """Song et al. 2021. `eta` = 1 has DDPM's noise; `eta` = 0 none at all, and then nothing can be speculated."""
 
