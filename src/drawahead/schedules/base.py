@@ -64,7 +64,7 @@ class Schedule(abc.ABC):
 
     def __repr__(self) -> str:
         """As it was made, long tables by their ends."""
-        names = [field.name for field in fields(self)] if is_dataclass(self) else []
+        names: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
         told = (f"{name}={_by_its_ends(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({', '.join(told)})"
 
