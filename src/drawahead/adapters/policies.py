@@ -167,7 +167,8 @@ class Accelerated:
         else:
             chosen = from_repr(result.report.sampler) if isinstance(sampler, Auto) else sampler
             self._kept[key] = chain, chosen
-            if self._graphs or (self._graphs is None and chain.device.type == "cuda"):
+            captured = chain.device.type == "cuda" if self._graphs is None else self._graphs
+            if captured and not self._compiled:  # to compile for more widths would take minutes
                 capture_all(self.chain, chosen, wanted.number)
         return result.samples.to(wanted.device, wanted.dtype)
 
