@@ -84,7 +84,7 @@ def _older(found: Row) -> str | None:
     """What was measured before the engine was rebuilt."""
     if "measured" not in found:
         return None
-    return listed(["ProteinMPNN", *(words for part, words in _OLDER.items() if part not in found["measured"])])
+    return listed([words for part, words in _OLDER.items() if part not in found["measured"]]) or None
 
 
 def _overview(found: Row, proteins: list[Row]) -> str:
