@@ -30,6 +30,7 @@ STUDIES = {
         "studies.design_tool",
         "`drawahead design` beside ProteinMPNN's own code (its weights, a GPU for seconds)",
     ),
+    "structures": ("studies.structures", "the structures that `design` is measured on (two source distributions)"),
     "antibodies": ("studies.antibodies", "an antibody's residues filled in by AntiBERTy (its weights)"),
 }
 """By name: the module, and what it is about."""

