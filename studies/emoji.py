@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import re
 import time
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 import drawahead as da
 from drawahead.networks.emoji import GuidedDenoiser
+from drawahead.samplers.record import from_repr
 from studies.speed.place import Place
 from studies.speed.timing import measured, said
 from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, read, save
@@ -120,8 +120,8 @@ def values(data: Data) -> dict[str, str | None]:
         chosen = ahead["sampler"].split("(")[0]
         lines.append([row["scheduler"], str(row["steps"]), str(row["batch"]), *cells, f"{times:.1f}", chosen])
     largest = max((row for row in data["rows"] if row["batch"] == 1), key=lambda row: row["steps"])
-    ahead, one = ({"round": side["seconds"] / side["batch_rounds"]} | side for side in map(largest.get, SIDES))
-    states = 1 + int(re.findall(r"window=(\d+)", ahead["sampler"])[0]) if "window=" in ahead["sampler"] else 1
+    ahead, one = (largest[side]["seconds"] / largest[side]["batch_rounds"] for side in SIDES)
+    states = 1 + (getattr(from_repr(largest["drawahead"]["sampler"]), "window", None) or 0)
     heading = ["scheduler", "steps", "at once", "one by one, ms", "drawahead, ms", "rounds", "times faster", "chosen"]
     return {
         "gpu": data["machine"],
@@ -129,9 +129,10 @@ def values(data: Data) -> dict[str, str | None]:
         "states": str(states),
         "passes": str(2 * states),
         "most": str(largest["steps"]),
-        "cost": f"{ahead['round'] / one['round']:.1f}",
+        "cost": f"{ahead / one:.1f}",
         "emoji": table(heading, lines),
-    } | {"versions": origin(data, "emoji")["versions"]}
+        "versions": origin(data, "emoji")["versions"],
+    }
 
 
 STUDY = Study("emoji", measure, values, {}, page="diffusers", options=options)
