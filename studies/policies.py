@@ -78,7 +78,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
     """Every row there is time for."""
-    torch.set_float32_matmul_precision("high")  # TensorFloat32, for everyone, as LeRobot evaluates
+    # For everyone, as LeRobot evaluates: TensorFloat32, and cuDNN finds its kernels by trial.
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
     stamp, path = Stamp(arguments), data_path(arguments.out, "policies")
     known = next((file for file in (path, data_path(DOCS, "policies")) if file.exists()), None)
     rows: dict[str, Row] = {} if known is None else read(known)["rows"]

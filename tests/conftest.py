@@ -43,11 +43,11 @@ def emoji_weights(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     from drawahead.networks import files
     from drawahead.networks.emoji import EmojiNetwork
 
-    shape = {"channels": [8, 16], "width": 8, "groups": 4}
+    shape = {"width": 8, "layers": 2, "heads": 2}
     network = EmojiNetwork(len(EMOJI_WORDS), **shape)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(0)
     weights = {
-        name: (torch.randn(weight.shape, generator=generator) * 0.3).half()
+        name: (torch.randn(weight.shape, generator=generator) * 0.2).half()
         for name, weight in network.state_dict().items()
     }
     path = tmp_path_factory.mktemp("weights") / "emoji.safetensors"

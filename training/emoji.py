@@ -8,7 +8,7 @@ Then the training, on an H200, in one command of at most 10 minutes, with `carry
 
 It writes emoji.safetensors (what is shipped), emoji.json (its card in numbers) and emoji.png: a line of pictures for
 every minute, the last with learned variances. A try on a CPU:
-    PYTHONPATH=src python training/emoji.py --device cpu --steps 20 --batch 8 --channels 16 32 --width 16 \
+    PYTHONPATH=src python training/emoji.py --device cpu --steps 20 --batch 8 --layers 2 --width 16 \
         --preview-steps 4
 """
 
@@ -76,7 +76,7 @@ class Emoji:
 
     def batch(self, count: int) -> tuple[Tensor, Tensor]:
         chosen = torch.multinomial(self.weights, count, replacement=True)
-        return self.pictures[chosen].contiguous(memory_format=torch.channels_last), self.words[chosen]
+        return self.pictures[chosen], self.words[chosen]
 
     def thinned(self, every: int) -> Emoji:
         return Emoji(self.pictures[::every], self.words[::every], self.weights[::every])
@@ -180,9 +180,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/emoji.safetensors"))
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop by then whatever the steps")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--channels", type=int, nargs="+", default=[48, 96, 160])
-    parser.add_argument("--width", type=int, default=128, help="of words")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--preview-steps", type=int, default=100)
     parser.add_argument("--device", default="cuda")
@@ -192,9 +193,9 @@ def main() -> None:
     device = torch.device(options.device)
     train, test, vocabulary = read(options.data / "emoji.npz", device)
     levels = torch.cumprod(1 - torch.tensor(DDPM().betas, dtype=torch.float64), 0).float().to(device)
-    shape = {"channels": options.channels, "width": options.width}
+    shape = {name: getattr(options, name) for name in ("width", "layers", "heads")}
     model = EmojiNetwork(len(vocabulary), **shape, dropout=options.dropout)
-    model = model.to(device, memory_format=torch.channels_last)
+    model = model.to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(
         f"{len(train.words)} + {len(test.words)} pictures, {len(vocabulary)} words, {parameters} parameters", flush=True
@@ -218,8 +219,8 @@ def main() -> None:
         average.update(model)
         course.step += 1
         running += loss.detach()
-        if course.step % 250 == 0:
-            curve.append((course.step, round(float(running) / 250, 5)))
+        if course.step % 500 == 0:
+            curve.append((course.step, round(float(running) / 500, 5)))
             print(f"step {course.step} progress {course.progress:.3f} loss {curve[-1][1]}", flush=True)
             running.zero_()
             if time.perf_counter() - shown > 60:

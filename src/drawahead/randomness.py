@@ -114,6 +114,9 @@ class Stream:
 
     def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
         """Standard normals (Box-Muller on consecutive uniforms); shape of `step` plus a last axis."""
+        if step.is_cuda and self.dtype == torch.float64 and (kernel := _kernel()) is not None:
+            pairs = kernel(self.keys, int(purpose), step, attempt, (size + 1) // 2, normal=True)
+            return pairs.view(*step.shape, -1)[..., :size]
         u = self._words(purpose, step, attempt, size + size % 2).unflatten(-1, (-1, 2))
         radius, angle = (-2.0 * u[..., 0].log()).sqrt_(), u[..., 1] * (2.0 * math.pi)
         return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :size]
@@ -122,7 +125,7 @@ class Stream:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
         if step.is_cuda and (kernel := _kernel()) is not None:
-            words = kernel(self.keys, int(purpose), step, attempt, width)
+            words = kernel(self.keys, int(purpose), step, attempt, width, normal=False)
             return self._narrowed(words).view(*step.shape, 2 * width)[..., :size]
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
@@ -163,13 +166,13 @@ class Stream:
 
 
 @functools.cache
-def _kernel() -> Callable[[Tensor, int, Tensor, Tensor | int, int], Tensor] | None:
+def _kernel() -> Callable[..., Tensor] | None:
     """All of it as one CUDA kernel, where that can be had."""
     try:
-        from drawahead.randomness_cuda import uniforms
+        from drawahead.randomness_cuda import numbers
     except ImportError:
         return None
-    return uniforms
+    return numbers
 
 
 def checked_seed(seed: object) -> int:

@@ -1,4 +1,6 @@
-"""The generator of `randomness` as one CUDA kernel: the same numbers, bit for bit, in one launch instead of hundreds.
+"""The generator of `randomness` as one CUDA kernel: the same uniforms, bit for bit, in one launch instead of hundreds.
+
+Normals are those of the same formula, but for the rounding of logarithm, sine and cosine.
 
 Imported by `randomness` when there is a CUDA device to use it on. Needs Triton, which comes with torch there; without
 it the numbers are worked out with torch's own integer operations.
@@ -16,8 +18,9 @@ _BLOCK = 256
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _philox(  # type: ignore[no-untyped-def]
-    keys, step, attempt, out, per_row, width, purpose, total, one_attempt: tl.constexpr, size: tl.constexpr
-):
+    keys, step, attempt, out, per_row, width, purpose, total,
+    one_attempt: tl.constexpr, normal: tl.constexpr, size: tl.constexpr
+):  # fmt: skip
     i = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)
     inside = i < total
     cell = i // width
@@ -40,12 +43,16 @@ def _philox(  # type: ignore[no-untyped-def]
     first = ((c0 >> 6).to(tl.int64) << 26) | (c1 >> 6).to(tl.int64)
     second = ((c2 >> 6).to(tl.int64) << 26) | (c3 >> 6).to(tl.int64)
     unit = 2.220446049250313e-16  # 2^-52
-    tl.store(out + 2 * i, (first.to(tl.float64) + 0.5) * unit, mask=inside)
-    tl.store(out + 2 * i + 1, (second.to(tl.float64) + 0.5) * unit, mask=inside)
+    one, other = (first.to(tl.float64) + 0.5) * unit, (second.to(tl.float64) + 0.5) * unit
+    if normal:
+        radius, angle = tl.sqrt(-2.0 * tl.log(one)), other * 6.283185307179586
+        one, other = radius * tl.cos(angle), radius * tl.sin(angle)
+    tl.store(out + 2 * i, one, mask=inside)
+    tl.store(out + 2 * i + 1, other, mask=inside)
 
 
-def uniforms(keys: Tensor, purpose: int, step: Tensor, attempt: Tensor | int, width: int) -> Tensor:
-    """Uniforms (cells, 2 * width) for `step` (rows, ...), as `randomness` addresses them."""
+def numbers(keys: Tensor, purpose: int, step: Tensor, attempt: Tensor | int, width: int, *, normal: bool) -> Tensor:
+    """Uniforms or normals (cells, 2 * width) for `step` (rows, ...), as `randomness` addresses them."""
     cells = step.numel()
     out = torch.empty(cells, 2 * width, dtype=torch.float64, device=step.device)
     if not cells:
@@ -54,5 +61,5 @@ def uniforms(keys: Tensor, purpose: int, step: Tensor, attempt: Tensor | int, wi
     attempts = attempt if isinstance(attempt, Tensor) else torch.full((1,), attempt, device=step.device)
     sizes = (cells // len(step), width, purpose, cells * width)
     grid = (triton.cdiv(cells * width, _BLOCK),)
-    _philox[grid](keys.contiguous(), step.contiguous(), attempts.contiguous(), out, *sizes, one, _BLOCK)
+    _philox[grid](keys.contiguous(), step.contiguous(), attempts.contiguous(), out, *sizes, one, normal, _BLOCK)
     return out

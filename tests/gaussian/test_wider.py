@@ -13,7 +13,6 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, Sequential, Stepwise
 from drawahead.chains.gaussian_paths import GaussianPaths
-from drawahead.chains.gaussian_queries import GaussianAnswer
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
@@ -139,8 +138,7 @@ def forgotten(patch: Patch) -> None:
 
 def guessed(patch: Patch) -> None:
     """The answer at the end of the window is carried on, not that at the state before the committed one."""
-    own = GaussianAnswer.own.func  # type: ignore[attr-defined]
-    patch.setattr(GaussianPaths, "_hear", lambda paths, answer: setattr(paths, "answer", _Ends(own(answer))))
+    patch.setattr(GaussianPaths, "_hear", lambda paths, answer: setattr(paths, "answer", _Ends(answer.own)))
 
 
 class _Ends:

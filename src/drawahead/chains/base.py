@@ -72,6 +72,7 @@ class Paths(abc.ABC):
     stream: Stream
     """Each row's noise."""
     tally: Tally
+    _numbered: tuple[Tensor, Tensor] | None = None  # a position, and the steps from there on
 
     def __len__(self) -> int:
         return len(self.position)
@@ -97,7 +98,11 @@ class Paths(abc.ABC):
 
     def steps(self, width: int) -> Tensor:
         """The next `width` step numbers of each row, on the device (rows, width)."""
-        return (self.position[:, None] + torch.arange(width, device=self.position.device)).to(self.device)
+        position, known = self._numbered or (None, None)
+        if known is None or position is not self.position or known.shape[1] < width:
+            known = (self.position[:, None] + torch.arange(width, device=self.position.device)).to(self.device)
+            self._numbered = self.position, known
+        return known[:, :width]
 
     @property
     def one_pass(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from drawahead.chains.aside import Aside
 from drawahead.chains.base import Tally
@@ -96,6 +97,8 @@ class GaussianChain(VectorChain):
         self.denoiser = denoiser
         self.schedule = schedule
         self.plan = plan.to(self.device, self.law_dtype)
+        self.factors = pad(self.plan.a, (0, 1), value=1.0)  # (N + 1,) A of every step, and of none
+        self.moments = torch.stack([self.plan.b, self.plan.s], dim=-1)  # (N, 2)
         signal = self.plan.signal[:-1]
         # No increment can change faster with the state than if the state told the data outright.
         steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
@@ -181,7 +184,8 @@ class GaussianChain(VectorChain):
     def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
         padded, step = step, step.clamp(max=self.steps - 1)
         data, spread = answer.tensor_split([self.size], dim=-1)
-        mean, scale, thin = self.plan.b[step][..., None] * data, self.plan.s[step], None
+        b, scale = self.moments[step].unbind(-1)
+        mean, thin = b[..., None] * data, None
         if self.plan.c is not None:
             mean = mean + self.plan.c[step][..., None] * (data if before is None else before[..., : self.size])
         if self.plan.spread is not None:
@@ -222,7 +226,7 @@ class GaussianChain(VectorChain):
         chain = GaussianChain(**own | changes)
         same = chain.schedule is self.schedule and chain.law_dtype == self.law_dtype
         if same and chain.device == self.device:  # then captured rounds may serve both
-            vars(chain).update({name: vars(self)[name] for name in ("plan", "slopes", "_ahead")})
+            vars(chain).update({name: vars(self)[name] for name in ("plan", "factors", "moments", "slopes", "_ahead")})
         return chain
 
     def for_samples(

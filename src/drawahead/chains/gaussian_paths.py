@@ -68,12 +68,11 @@ class GaussianPaths(VectorPaths):
     def onward(self, state: Tensor, value: Tensor, step: Tensor) -> Tensor:
         step = step.clamp(max=self.chain.steps - 1)
         after = torch.addcmul(self.chain.projected(value), self.plan.a[step][:, None], state)
-        return self.overwritten(after[:, None], step[:, None] + 1)[:, 0]
+        return after if self.known is None else self.overwritten(after[:, None], step[:, None] + 1)[:, 0]
 
     def _a(self, width: int) -> Tensor:
         """The next A's (rows, w); 1 in the padding beyond the last step."""
-        step = self.steps(width)
-        return torch.where(step < self.chain.steps, self.plan.a[step.clamp(max=self.chain.steps - 1)], 1.0)
+        return self.chain.factors[self.steps(width).clamp(max=self.chain.steps)]
 
     def _rolled(self, a: Tensor, values: Tensor) -> Tensor:
         return rolled(self.x, a, self.chain.projected(values), self.chain.block if self.blocked else 1)

@@ -171,6 +171,35 @@ class GaussianAnswer:
         return query.first[:, None] + torch.minimum(column, query.count[:, None] - 1)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class GaussianTable:
+    """Predictions of a captured round: at every depth of every path, padding included."""
+
+    chain: VectorChain
+    states: Tensor  # (rows, w + 1, entries of a state)
+    step: Tensor  # (rows, w + 1)
+    own: Tensor  # (rows, w + 1, entries of an answer)
+    width: Tensor  # (rows,) drafted steps
+    aside: Aside
+
+    @cached_property
+    def target(self) -> Gaussian:
+        before = self.aside.before
+        before = None if before is None else torch.cat([before[:, None], self.own[:, :-1]], dim=1)
+        return self.chain.law(self.own, self.step, self.aside, before)
+
+    def after(self, depth: Tensor, width: int) -> Thread:
+        yield from ()  # a prediction drafts every later step: there is nothing more to read
+        rows = torch.arange(len(depth), device=depth.device)
+        answer = self.own[rows, depth][:, None].expand(-1, width, -1)
+        step = self.step[rows, depth][:, None] + torch.arange(1, width + 1, device=depth.device)
+        return self.chain.law(answer, step, self.aside, answer).without_thin()
+
+    def leaning(self, draft: Gaussian) -> Gaussian:
+        return self.chain.lean(self.target, self.states, self.step, draft, self.width, self.aside.free)
+
+
 def leaning(
     target: Gaussian,
     states: Tensor,
@@ -192,9 +221,9 @@ def leaning(
         moved, rose = states[:, :drafted] - draft.anchor, target.mean[:, :drafted] - draft.mean
         size = (moved * moved).sum(-1)
         found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(*slopes)
-        found = torch.where(size > 1e-12, found, draft.slope.nan_to_num(0.0))
-        leans = (torch.arange(drafted, device=width.device) < width[:, None]) & ~draft.slope.isnan()
-        slope[:, :drafted] = torch.where(leans, found, 0.0)
+        found = torch.where(size > 1e-12, found, draft.slope)
+        stands = (torch.arange(drafted, device=width.device) >= width[:, None]) | draft.slope.isnan()
+        slope[:, :drafted] = found.masked_fill_(stands, 0.0)
     if free is not None:
         slope.masked_fill_(~free.all(-1, keepdim=True), 0.0)
     return Gaussian(target.mean, target.scale, slope, states)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 _BLOCKS = (16, 8, 4, 2)
 _GROWTH = 1e3
@@ -27,26 +28,24 @@ def rolled(x: Tensor, a: Tensor, values: Tensor, block: int = 1) -> Tensor:
         return states
     blocks = -(-width // block)
     spare = blocks * block - width
-    a = torch.nn.functional.pad(a, (0, spare)).unflatten(1, (blocks, block))
-    inputs = torch.nn.functional.pad(values, (0, 0, 0, spare)).unflatten(1, (blocks, block))
-    response = _responses(a)  # (rows, blocks, block, 1 + block)
-    from_rest = response[..., 1:] @ inputs  # (rows, blocks, block, d)
+    if spare:
+        a, values = pad(a, (0, spare)), pad(values, (0, 0, 0, spare))
+    response = _responses(a.unflatten(1, (blocks, block)))  # (rows, blocks, block, 1 + block)
+    from_rest = response[..., 1:] @ values.unflatten(1, (blocks, block))  # (rows, blocks, block, d)
     for i in range(blocks):
         first, last = i * block, min((i + 1) * block, width)
         part = slice(0, last - first)
-        x = torch.addcmul(from_rest[:, i, part], response[:, i, part, :1], x[:, None])
-        states[:, first + 1 : last + 1] = x
-        x = x[:, -1]
+        here = states[:, first + 1 : last + 1]
+        x = torch.addcmul(from_rest[:, i, part], response[:, i, part, :1], x[:, None], out=here)[:, -1]
     return states
 
 
 def _responses(a: Tensor) -> Tensor:
     """What the states of a block (..., n) are made of (..., n, 1 + n): of the one before it, and of its values."""
     n = a.shape[-1]
-    state = torch.arange(n, device=a.device)[:, None]
-    source = torch.arange(n + 1, device=a.device)
-    factor = torch.where(state >= source, a[..., None], 1.0)  # source j meets the a's of the states from j on
-    return torch.where(state + 1 >= source, factor.cumprod(-2), 0.0)
+    later = torch.ones(n, n + 1, dtype=torch.bool, device=a.device).triu(1)
+    factor = a[..., None].masked_fill(later, 1.0)  # source j meets the a's of the states from j on
+    return factor.cumprod(-2).tril(1)
 
 
 def stable_block(growth: Tensor) -> int:

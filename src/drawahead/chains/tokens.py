@@ -65,13 +65,13 @@ class TokenPaths(Paths):
         depth = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
         prefix = self.position[row] + first + depth
         reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
-        tokens = self.tokens if guess is None else self._filled(guess, torch.full_like(count, guess.shape[1]))
+        tokens = self.tokens if guess is None else self._filled(guess)
         memory = () if self.memory is None else (self.memory,)
         path, asked = (self.sample, tokens, self.order, self.rank), (row, prefix, reaches)
         return TokenQuery(self.oracle, *path, *asked, self.given, memory, self.stream.dtype)
 
     def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
-        tokens = self._filled(guess, torch.full_like(width, guess.shape[1]))
+        tokens = self._filled(guess)
         ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
         kept = {} if self.memory is None else self.memory.kept
         path = (tokens, self.order, self.rank, self.position, self.length, ends)
@@ -101,17 +101,16 @@ class TokenPaths(Paths):
                 setattr(paths, name, Stream(tensor, self.stream.dtype) if name == "stream" else tensor)
         return paths
 
-    def _filled(self, values: Tensor, count: Tensor) -> Tensor:
-        """The tokens with each row's first `count` values written after the committed ones."""
-        width = values.shape[1]
-        count = torch.minimum(count, self.length - self.position)
-        step = self.steps(width).clamp_(max=self.order.shape[1] - 1)
-        at = self.order.gather(1, step)
-        used = (torch.arange(width, device=count.device) < count[:, None]).to(self.device)
+    def _filled(self, values: Tensor, count: Tensor | None = None) -> Tensor:
+        """The tokens with each row's first `count` values, or all, written after the committed ones."""
+        width, left = values.shape[1], self.length - self.position
+        count = left if count is None else torch.minimum(count, left)
+        step = self.steps(width).clamp(max=self.order.shape[1] - 1)
+        unused = (torch.arange(width, device=count.device) >= count[:, None]).to(self.device)
         # Unused columns may point at a used position: write what is there to a spare column instead.
         spare = self.tokens.shape[1]
-        padded = torch.cat([self.tokens, self.tokens[:, :1]], dim=1)
-        return padded.scatter_(1, torch.where(used, at, spare), values)[:, :spare]
+        at = self.order.gather(1, step).masked_fill_(unused, spare)
+        return torch.cat([self.tokens, self.tokens[:, :1]], dim=1).scatter_(1, at, values)[:, :spare]
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         self.tokens = self._filled(values, count)

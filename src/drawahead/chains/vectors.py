@@ -17,7 +17,7 @@ from torch import Tensor
 
 from drawahead.chains.aside import NOTHING, Aside
 from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
-from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, predictions
+from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, GaussianTable, predictions
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
 from drawahead.models.compiled import Compiled, described
@@ -58,6 +58,7 @@ class VectorChain(Chain):
             raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
         first = torch.where(deterministic.cpu(), torch.arange(self.steps), self.steps)
         ahead = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
+        self._broken = bool(deterministic[:-1].any())  # whether a step before the last has no noise
         self._ahead = {place.type: ahead.to(place) for place in (torch.device("cpu"), self.device)}
 
     @property
@@ -123,6 +124,11 @@ class VectorChain(Chain):
         model = getattr(self, self.noun)
         words = [described([model])] if isinstance(model, Compiled) else []
         return "; ".join(words + ([] if self._wide else [NARROW]))
+
+    @property
+    def broken(self) -> bool:
+        """Whether a step before the last is deterministic."""
+        return self._broken
 
     def next_deterministic(self, device: torch.device) -> Tensor:
         """By step (N + 1,): the first deterministic step at or after it; N if there is none."""
@@ -197,7 +203,7 @@ class VectorPaths(Paths):
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
     given: Given = field(default_factory=dict)  # the rows of the condition
     before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before, where steps look back
-    answer: GaussianAnswer | None = None  # the last one, where steps look back
+    answer: GaussianAnswer | GaussianTable | None = None  # the last one, where steps look back
     followed: tuple[Tensor, Tensor] | None = None  # the last guess, and the states it leads to
     blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
 
@@ -206,6 +212,8 @@ class VectorPaths(Paths):
         return self.chain.device
 
     def room_at(self, position: Tensor) -> Tensor:
+        if not self.chain.broken:
+            return super().room_at(position)
         ahead = self.chain.next_deterministic(position.device)[position.clamp(max=self.chain.steps)]
         return torch.minimum(self.length - 1, ahead) - position
 
@@ -232,7 +240,7 @@ class VectorPaths(Paths):
         """What laws depend on beside answers."""
         return Aside(self.free, self.copies, self.before)
 
-    def _hear(self, answer: GaussianAnswer) -> None:
+    def _hear(self, answer: GaussianAnswer | GaussianTable) -> None:
         self.answer = answer
 
     @abc.abstractmethod
@@ -258,25 +266,22 @@ class VectorPaths(Paths):
             self.chain, self.sample[row], state, step, self.given, owner, start, count, most, self.aside, heard
         )
 
-    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianAnswer, Tensor]:
+    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[GaussianTable, Tensor]:
         states = self.states(guess)
         self.followed = guess, states
         depths = states.shape[1]
         step = self.steps(depths).clamp(max=self.chain.steps - 1)
-        first = torch.arange(len(self), device=self.device) * depths
-        flat = states.flatten(0, 1)
-        owner, count = first // depths, width + 1
-        heard = self._hear if self.chain.looks_back else None
-        query = GaussianQuery(
-            *(self.chain, self.sample, flat, step.flatten(), self.given, owner, first, count, depths),
-            aside=self.aside,
-            heard=heard,
-        )
         given = {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()}
-        predicted = predictions(self.chain, flat, query.step, given)
-        own = torch.arange(depths, device=self.device) <= width[:, None]
-        sound = predicted.isfinite().all(-1).view_as(own) | ~own | (self.position >= self.length)[:, None]
-        return query.answer(predicted), sound.all().view(1)
+        predicted = predictions(self.chain, states.flatten(0, 1), step.flatten(), given)
+        padding = torch.arange(depths, device=self.device) > width[:, None]
+        finite = (torch.linalg.vector_norm(predicted, torch.inf, dim=-1) < torch.inf).view_as(padding)
+        sound = finite | padding | (self.position >= self.length)[:, None]
+        # Nobody reads the padding, but what is added up may be multiplied by zero with it.
+        own = predicted.nan_to_num_(0.0, 0.0, 0.0).unflatten(0, padding.shape)
+        answer = GaussianTable(self.chain, states, step, own, width, self.aside)
+        if self.chain.looks_back:
+            self._hear(answer)
+        return answer, sound.all().view(1)
 
     def tensors(self) -> dict[str, Tensor]:
         own = {"sample": self.sample, "position": self.position, "length": self.length, "x": self.x}

@@ -84,11 +84,19 @@ class Batch:
 
     def load(self, fresh: Paths, rows: list[int]) -> None:
         """Begin with these fresh paths in these rows."""
-        drafts = self.sampler.begin(fresh)
+        none = torch.zeros_like(fresh.position)
+        new = fresh.tensors() | {"width": none, "wish": self.sampler.first_width(fresh), "rounds": none}
+        # Small tables of whole numbers, of which those on the CPU are carried over together.
+        control = [
+            name for name, part in new.items() if part.dim() == 1 and part.dtype == torch.int64 and not part.is_cuda
+        ]
+        new |= dict(zip(control, torch.stack([new[name] for name in control]).to(self.device), strict=True))
+        if rows == list(range(self.rows)):
+            _overwrite([(self._state[name], tensor) for name, tensor in new.items()])
+            return
         at = torch.tensor(rows, device=self.device)
-        new = fresh.tensors() | {"width": drafts.width, "wish": drafts.wish, "rounds": drafts.rounds}
         for name, tensor in new.items():
-            self._state[name][at] = tensor.to(self.device)
+            self._state[name][at] = tensor
 
     def forgive(self) -> None:
         """Forget bad answers of the call before."""
@@ -132,9 +140,8 @@ class Batch:
         state, paths = self._state, self.paths.bound(self._state_of_paths(), chain.model)
         drafts = Drafts(self._law_of(self.columns), state["width"], state["wish"], state["rounds"])
         none = self.sampler.take(paths, drafts, self.sampler.guess(paths, drafts))
-        for name, tensor in (paths.tensors() | {"width": none.width}).items():
-            if tensor is not state[name]:
-                state[name].copy_(tensor)
+        new = paths.tensors() | {"width": none.width}
+        _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
 
     def read_positions(self) -> Positions:
         """Read back where the rows stand."""
@@ -162,12 +169,10 @@ class Batch:
         values, count, following = _returned(absorbed)
         paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)
         new = paths.tensors() | {"width": following.width, "wish": following.wish, "rounds": following.rounds}
-        for name, tensor in new.items():
-            if tensor is not state[name]:
-                state[name].copy_(tensor)
+        _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
         if shape.columns:
-            for name, tensor in _parts(following.law).items():
-                self._drafts[name][:, : shape.columns] = tensor
+            parts = _parts(following.law).items()
+            _overwrite([(self._drafts[name][:, : shape.columns], tensor) for name, tensor in parts])
         self._bad.logical_or_(~sound)
 
     def _state_of_paths(self) -> dict[str, Tensor]:
@@ -218,6 +223,13 @@ class Batch:
 def _parts(law: Law) -> dict[str, Tensor]:
     """A law's tensors by name."""
     return {name: part for name, part in vars(law).items() if part is not None}
+
+
+def _overwrite(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy the second of each pair into the first; on a GPU, those of one type by one kernel."""
+    for dtype in {old.dtype for old, _ in pairs}:
+        olds, news = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
+        torch._foreach_copy_(olds, news)
 
 
 def _returned(thread: Any) -> Any:

@@ -69,7 +69,10 @@ def _chosen(call: Call, auto: Auto, executor: Executor, graphs: bool | None, cap
     live = min(call.max_live, call.num_samples)
     where = "captured" if captured else repr(executor)
     known = _experience(call.chain.model).setdefault((live, call.chain.steps, where), Experience())
-    timings = _CapturedTimings(call, live) if captured else _PackedTimings(call, executor, live)
+    if known.whole is None:
+        known.whole = _whole(call)
+    given = live, known.whole
+    timings = _CapturedTimings(call, *given) if captured else _PackedTimings(call, executor, *given)
     try:
         sampler, reason = auto.choose(timings, known)
     except NotCaptured as error:
@@ -125,9 +128,9 @@ class _CapturedTimings:
 
     captured = True
 
-    def __init__(self, call: Call, live: int) -> None:
+    def __init__(self, call: Call, live: int, whole: bool) -> None:
         self.call, self.live = call, live
-        self.steps, self.whole = call.chain.steps, _whole(call)
+        self.steps, self.whole = call.chain.steps, whole
         self.harmless = isinstance(call.chain, TokenChain)
         self.first = max(4, min(_QUERIES // live, self.steps - 1))
         self.first = 1 << (self.first.bit_length() - 1)
@@ -158,9 +161,9 @@ class _PackedTimings:
 
     captured = False
 
-    def __init__(self, call: Call, executor: Executor, live: int) -> None:
+    def __init__(self, call: Call, executor: Executor, live: int, whole: bool) -> None:
         self.call, self.executor, self.live = call, executor, live
-        self.steps, self.whole = call.chain.steps, _whole(call)
+        self.steps, self.whole = call.chain.steps, whole
         self.harmless = isinstance(call.chain, TokenChain)
         self.first = 1
         self.probes = 0

@@ -85,7 +85,7 @@ class Gaussian(Law):
         size, e = self._apart(draft)
         along = (e * noise).sum(-1)
         delta = size / self._unit
-        keep = uniform.log() <= torch.where(size > 0, delta * (along - delta / 2), 0.0)
+        keep = uniform.log() <= delta * (along - delta / 2)  # 0 where the means are the same
         # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
         mirrored = self.draw(torch.addcmul(noise, along[..., None], e, value=-2))
         if self.thin is None:
@@ -111,7 +111,7 @@ class Gaussian(Law):
 
     @property
     def _unit(self) -> Tensor:
-        return torch.where(self.scale > 0, self.scale, 1.0)
+        return self.scale.masked_fill(self.scale == 0, 1.0)
 
     def _apart(self, draft: Self) -> tuple[Tensor, Tensor]:
         """How far apart the means are (rows, window), and e (rows, window, d), zero where they are the same.
@@ -119,10 +119,11 @@ class Gaussian(Law):
         Scaled by the largest entry: no square may overflow or vanish, however small a standard deviation is.
         """
         shift = self.mean - draft.mean
+        least = torch.finfo(shift.dtype).tiny  # so that no zero is divided by
         largest = torch.linalg.vector_norm(shift, torch.inf, dim=-1)
-        shift = shift / torch.where(largest > 0, largest, 1.0)[..., None]
+        shift.div_(largest.clamp(min=least)[..., None])
         length = torch.linalg.vector_norm(shift, dim=-1)
-        return largest * length, shift.div_(torch.where(length > 0, length, 1.0)[..., None])
+        return largest * length, shift.div_(length.clamp(min=least)[..., None])
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
         return self._each(lambda part: part[index])

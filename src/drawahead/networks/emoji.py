@@ -15,7 +15,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.models.denoisers import from_velocity
 from drawahead.networks.files import facts, load
-from drawahead.networks.unet import UNet
+from drawahead.networks.patch_transformer import PatchTransformer
 from drawahead.schedules import DDPM, spaced
 from drawahead.validate import as_device, floating, number, short, whole
 
@@ -39,43 +39,17 @@ class EmojiNetwork(nn.Module):
     """
 
     def __init__(
-        self,
-        vocabulary: int,
-        *,
-        channels: Sequence[int] = (48, 96, 160),
-        width: int = 128,
-        groups: int = 8,
-        dropout: float = 0.0,
+        self, vocabulary: int, *, width: int = 256, layers: int = 8, heads: int = 4, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.word = nn.Embedding(vocabulary + 1, width)
         nn.init.normal_(self.word.weight, std=0.1)
-        self.mixed = nn.ModuleList(_Mixing(width) for _ in range(2))
-        self.unet = UNet(channels, groups=groups, planes=3, answers=6, words=width, dropout=dropout)
+        shape = {"width": width, "layers": layers, "heads": heads}
+        self.picture = PatchTransformer(SIDE, **shape, answers=6, dropout=dropout)
 
     def forward(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
-        text = self.word(words)  # (m, LENGTH, width)
-        for layer in self.mixed:
-            text = layer(text)
-        answers: Tensor = self.unet(x, time, text)
+        answers: Tensor = self.picture(x, time, self.word(words))
         return answers
-
-
-@final
-class _Mixing(nn.Module):
-    """Words that learn which others are there: each one changes by what it and the mean of all say together."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(2 * width, 2 * width), nn.Linear(2 * width, width)
-        nn.init.zeros_(self.down.weight)
-
-    def forward(self, text: Tensor) -> Tensor:
-        here = self.norm(text)
-        both = torch.cat([here, here.mean(1, keepdim=True).expand_as(here)], dim=-1)
-        mixed: Tensor = text + self.down(nn.functional.gelu(self.up(both)))
-        return mixed
 
 
 @final

@@ -13,36 +13,21 @@ from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
 @final
 class UNet(nn.Module):
-    """(images (m, planes, side, side), timesteps (m,)) -> the noise in them. The side must halve once a level.
+    """(images (m, 1, side, side), timesteps (m,)) -> the noise in them. The side must halve once a level."""
 
-    With `answers`, it answers in as many planes. With `words`, it is also given a text (m, number of words, words):
-    pixels that attend see its words, and all are told their mean.
-    """
-
-    def __init__(
-        self,
-        channels: Sequence[int] = (32, 64, 160),
-        *,
-        blocks: int = 2,
-        groups: int = 8,
-        planes: int = 1,
-        answers: int | None = None,
-        words: int = 0,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, channels: Sequence[int] = (32, 64, 160), *, blocks: int = 2, groups: int = 8) -> None:
         super().__init__()
         embedded = 4 * channels[0]
         self.frequencies = channels[0] // 2
         self.time = nn.Sequential(nn.Linear(2 * self.frequencies, embedded), nn.SiLU(), nn.Linear(embedded, embedded))
-        self.read = nn.Linear(words, embedded) if words else None
-        self.first = nn.Conv2d(planes, channels[0], 3, padding=1)
+        self.first = nn.Conv2d(1, channels[0], 3, padding=1)
         self.down, self.up = nn.ModuleList(), nn.ModuleList()
         kept = [channels[0]]  # the widths of what is handed across
         here = channels[0]
         last = len(channels) - 1
 
         def block(wide_in: int, wide: int, attends: bool) -> _Block:
-            return _Block(wide_in, wide, embedded, groups, words if attends else None, dropout)
+            return _Block(wide_in, wide, embedded, groups, attends)
 
         for level, wide in enumerate(channels):
             for _ in range(blocks):
@@ -60,64 +45,57 @@ class UNet(nn.Module):
             if level:
                 self.up.append(_Double(here))
         self.norm = nn.GroupNorm(groups, here)
-        self.last = nn.Conv2d(here, answers or planes, 3, padding=1)
+        self.last = nn.Conv2d(here, 1, 3, padding=1)
         nn.init.zeros_(self.last.weight)
 
-    def forward(self, x: Tensor, time: Tensor, text: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
         steps = torch.arange(self.frequencies, device=x.device)
         angle = time[:, None].float() * torch.exp(-math.log(10000.0) * steps / self.frequencies)
-        told = self.time(torch.cat([angle.cos(), angle.sin()], dim=-1).to(x.dtype))
-        told = silu(told if self.read is None or text is None else told + self.read(text.mean(1)))
+        told = silu(self.time(torch.cat([angle.cos(), angle.sin()], dim=-1).to(x.dtype)))
         x = self.first(x)
         kept = [x]
         for part in self.down:
-            x = part(x, told, text)
+            x = part(x, told)
             kept.append(x)
         for part in self.middle:
-            x = part(x, told, text)
+            x = part(x, told)
         for part in self.up:
-            x = part(torch.cat([x, kept.pop()], dim=1) if isinstance(part, _Block) else x, told, text)
+            x = part(torch.cat([x, kept.pop()], dim=1) if isinstance(part, _Block) else x, told)
         noise: Tensor = self.last(silu(self.norm(x)))
         return noise
 
 
 @final
 class _Block(nn.Module):
-    """Two convolutions that are told the time, and, unless `words` is None, every pixel looking at every other and at
-    words of this width, if that is not 0."""
+    """Two convolutions that are told the time, and, if it `attends`, every pixel looking at every other."""
 
-    def __init__(self, wide_in: int, wide: int, embedded: int, groups: int, words: int | None, dropout: float) -> None:
+    def __init__(self, wide_in: int, wide: int, embedded: int, groups: int, attends: bool) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.GroupNorm(groups, wide_in), nn.GroupNorm(groups, wide)
         self.conv1, self.conv2 = nn.Conv2d(wide_in, wide, 3, padding=1), nn.Conv2d(wide, wide, 3, padding=1)
         self.told = nn.Linear(embedded, wide)
         self.across = nn.Conv2d(wide_in, wide, 1) if wide_in != wide else nn.Identity()
-        self.dropout = nn.Dropout(dropout)
-        self.attention = None if words is None else _Attention(wide, groups, words)
+        self.attention = _Attention(wide, groups) if attends else None
         nn.init.zeros_(self.conv2.weight)
 
-    def forward(self, x: Tensor, told: Tensor, text: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, told: Tensor) -> Tensor:
         y = self.conv1(silu(self.norm1(x))) + self.told(told)[:, :, None, None]
-        out: Tensor = self.across(x) + self.conv2(self.dropout(silu(self.norm2(y))))
-        return out if self.attention is None else self.attention(out, text)
+        out: Tensor = self.across(x) + self.conv2(silu(self.norm2(y)))
+        return out if self.attention is None else self.attention(out)
 
 
 @final
 class _Attention(nn.Module):
-    def __init__(self, wide: int, groups: int, words: int) -> None:
+    def __init__(self, wide: int, groups: int) -> None:
         super().__init__()
         self.heads = max(1, wide // 32)
         self.norm = nn.GroupNorm(groups, wide)
         self.qkv, self.out = nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
-        self.words = nn.Linear(words, 2 * wide) if words else None
         nn.init.zeros_(self.out.weight)
 
-    def forward(self, x: Tensor, text: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         pixels = self.norm(x).flatten(2).transpose(1, 2)  # (m, pixels, wide)
         q, k, v = self.qkv(pixels).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        if self.words is not None and text is not None:
-            keys, values = self.words(text).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            k, v = torch.cat([k, keys], dim=2), torch.cat([v, values], dim=2)
         y = scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
         out: Tensor = x + self.out(y).transpose(1, 2).unflatten(-1, x.shape[2:])
         return out
@@ -129,7 +107,7 @@ class _Halve(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(wide, wide, 3, stride=2, padding=1)
 
-    def forward(self, x: Tensor, told: Tensor, text: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, told: Tensor) -> Tensor:
         half: Tensor = self.conv(x)
         return half
 
@@ -140,6 +118,6 @@ class _Double(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(wide, wide, 3, padding=1)
 
-    def forward(self, x: Tensor, told: Tensor, text: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, told: Tensor) -> Tensor:
         double: Tensor = self.conv(interpolate(x, scale_factor=2.0, mode="nearest"))
         return double

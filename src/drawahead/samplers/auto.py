@@ -63,6 +63,8 @@ class Experience:
     rounds: dict[int, tuple[float, int]] = field(default_factory=dict)
     """Of a sample, by window: the mean, and over how many samples."""
     choice: Choice | None = None
+    whole: bool | None = None
+    """Whether a round costs no more for a wider window; None before anybody asked."""
 
     def learn(self, window: int, seconds: float | None, rounds: float, samples: int) -> None:
         """Take in what drawing so many samples with this window has shown."""

@@ -45,8 +45,8 @@ class Refining(WindowSampler):
         target = answer.leaning(draft) if self.secant else answer.target
         ahead: Law = yield from answer.after(width, beyond)
         asked = target.shape[1]
-        column = kept[:, None] + 1 + torch.arange(columns, device=kept.device)
-        past = (asked + column - width[:, None] - 1).clamp_(max=asked + beyond - 1)
+        column = kept[:, None] + torch.arange(1, columns + 1, device=kept.device)
+        past = (column + (asked - 1 - width)[:, None]).clamp_(max=asked + beyond - 1)
         rows = torch.arange(len(kept), device=kept.device)[:, None]
         return target.join(ahead)[rows, torch.where(column <= width[:, None], column, past)]
 
@@ -89,8 +89,8 @@ class Coupled(Refining):
         super().__post_init__()
         number("least", self.least, least=0)
 
-    def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
-        return (rounds < _TRIAL) | (position >= self.least * (rounds - 1))
+    def pays(self, position: Tensor, rounds: Tensor) -> Tensor | None:
+        return None if not self.least else (rounds < _TRIAL) | (position >= self.least * (rounds - 1))
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
         values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -72,7 +73,7 @@ class Window:
         """The targets of the drafted steps (rows, w)."""
         return self.target.first(self.draft.shape[1])
 
-    @property
+    @cached_property
     def used(self) -> Tensor:
         """Which columns are drafted (rows, w)."""
         return torch.arange(self.draft.shape[1], device=self.width.device) < self.width[:, None]
@@ -140,9 +141,10 @@ class WindowSampler(Sampler):
         window's; `beyond` says how many steps past the window the answer can draft."""
         return (yield from answer.after(kept, columns))
 
-    def pays(self, position: Tensor, rounds: Tensor) -> Tensor:
-        """Whether samples that stand at `position` (rows,) after `rounds` (rows,) rounds should go on speculating."""
-        return torch.ones_like(position, dtype=torch.bool)
+    def pays(self, position: Tensor, rounds: Tensor) -> Tensor | None:
+        """Whether samples that stand at `position` (rows,) after `rounds` (rows,) rounds should go on speculating; None
+        if all should."""
+        return None
 
     def room(self, paths: Paths, position: Tensor) -> Tensor:
         """How many steps may be drafted from there (rows,)."""
@@ -211,8 +213,9 @@ class WindowSampler(Sampler):
         position, rounds = paths.position + count, drafts.rounds + 1
         wish = self.next_width(drafts.wish, width, kept)
         ready = wish if self.pipelined else torch.where(width == 0, wish, 0)
-        following = torch.where(self.pays(position, rounds), torch.minimum(ready, self.room(paths, position)), 0)
-        following = following.clamp(min=0, max=columns)
+        following = torch.minimum(ready, self.room(paths, position)).clamp(min=0, max=columns)
+        pays = self.pays(position, rounds)
+        following = following if pays is None else following * pays
         columns = int(following.max()) if columns is None else columns
         law = yield from self.redraft(answer, drafts.law, width, kept, columns, columns if beyond is None else beyond)
         return values, count, Drafts(law, following, wish, rounds)

@@ -1,0 +1,86 @@
+"""A transformer that sees a picture as patches beside the words that say what it shows."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, pixel_shuffle, pixel_unshuffle, scaled_dot_product_attention, silu
+
+_FREQUENCIES = 64
+
+
+@final
+class PatchTransformer(nn.Module):
+    """(pictures (m, planes, side, side), timesteps (m,), words (m, number, width)) -> answers (m, answers, side, side).
+
+    Patches and words attend to each other in every layer, which is told the time by how it scales and shifts what it
+    reads and how much it adds. A convolution before and after lets patches fit together.
+    """
+
+    def __init__(
+        self,
+        side: int,
+        *,
+        patch: int = 4,
+        width: int = 256,
+        layers: int = 8,
+        heads: int = 4,
+        fine: int = 32,
+        planes: int = 3,
+        answers: int = 3,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.patch, self.patches = patch, (side // patch) ** 2
+        self.time = nn.Sequential(nn.Linear(2 * _FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
+        self.first = nn.Conv2d(planes, fine, 3, padding=1)
+        self.into, self.out_of = nn.Linear(fine * patch**2, width), nn.Linear(width, fine * patch**2)
+        self.place = nn.Parameter(torch.randn(self.patches, width) * 0.02)
+        self.told = nn.Linear(width, 6 * width)
+        self.layers = nn.ModuleList(_Layer(width, heads, dropout) for _ in range(layers))
+        self.last = nn.Conv2d(2 * fine, answers, 3, padding=1)
+        for weight in (self.told.weight, self.told.bias, self.last.weight, self.last.bias):
+            assert weight is not None
+            nn.init.zeros_(weight)
+
+    def forward(self, x: Tensor, time: Tensor, text: Tensor) -> Tensor:
+        steps = torch.arange(_FREQUENCIES, device=x.device)
+        angle = time[:, None].float() * torch.exp(-math.log(10000.0) * steps / _FREQUENCIES)
+        told = self.time(torch.cat([angle.cos(), angle.sin()], dim=-1).to(x.dtype)) + text.mean(1)
+        told = self.told(silu(told)).unflatten(-1, (6, 1, -1))  # (m, 6, 1, width)
+        pixels = self.first(x)
+        seen = pixel_unshuffle(pixels, self.patch)  # (m, fine * patch^2, ...)
+        tokens = torch.cat([self.into(seen.flatten(2).transpose(1, 2)) + self.place, text], dim=1)
+        for layer in self.layers:
+            tokens = layer(tokens, told)
+        drawn = self.out_of(layer_norm(tokens[:, : self.patches], tokens.shape[-1:])).transpose(1, 2)
+        drawn = pixel_shuffle(drawn.unflatten(-1, seen.shape[2:]), self.patch)
+        answers: Tensor = self.last(silu(torch.cat([pixels, drawn], dim=1)))
+        return answers
+
+
+@final
+class _Layer(nn.Module):
+    """Attention, then each token by itself; both read normalised tokens, and add to them."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(dropout)
+        # Shift, scale and share of what is added, for both halves; at first nothing is added.
+        start = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
+        self.own = nn.Parameter(start[:, None, None].expand(6, 1, width).clone())
+
+    def forward(self, x: Tensor, told: Tensor) -> Tensor:
+        shift, scale, share, shift_2, scale_2, share_2 = (told + self.own).unbind(1)  # (m, 1, width) each
+        here = torch.addcmul(shift, scale, layer_norm(x, x.shape[-1:]))
+        q, k, v = self.qkv(here).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        y = scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = torch.addcmul(x, share, self.dropout(self.out(y)))
+        here = torch.addcmul(shift_2, scale_2, layer_norm(x, x.shape[-1:]))
+        return torch.addcmul(x, share_2, self.dropout(self.down(gelu(self.up(here)))))
