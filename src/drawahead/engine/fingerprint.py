@@ -22,9 +22,12 @@ import types
 import typing
 import weakref
 import zlib
+from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress, count
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -39,6 +42,9 @@ _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.G
 _FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptorType, np.dtype, np.ufunc)
 _SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
 """What changes no answer."""
+_Some = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+_WEAK = attrgetter("__weakrefoffset__")
+_TEXT = frozenset({str})
 _EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
 _BARE = frozenset({dict, list, tuple})
 """They have entries, and no attributes."""
@@ -85,7 +91,7 @@ def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | N
         walk.marks += [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items()]
         walk.visit(type(chain))
         walk.named(chain.captured_parts().items())
-        walk.follow_names()
+        walk.finish()
     except (Opaque, RecursionError):
         return None
     return Fingerprint(walk.marks, walk.seen)
@@ -104,8 +110,24 @@ def _torch_settings(device: torch.device) -> list[Any]:
         torch.backends.cudnn.allow_tf32,
         torch.backends.cudnn.enabled,
         torch.backends.cudnn.deterministic,
+        torch.backends.cudnn.benchmark,  # which decides the kernels that answer
         (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()),
     ]
+
+
+class _Plan(NamedTuple):
+    """Which of many values of these kinds are to be treated alike."""
+
+    kinds: tuple[type | None, ...]  # those of a library
+    plain: _Some
+    floats: _Some
+    holders: _Some  # which may be empty
+    tensors: _Some
+    modules: _Some
+    others: _Some
+
+
+_PLANS: dict[tuple[type, ...], _Plan] = {}
 
 
 class _Walk:
@@ -115,10 +137,13 @@ class _Walk:
         self._numbers: dict[int, int] = {}  # of objects met before
         self._held: list[Any] = []  # temporary objects, so that no id is used twice
         self._names = dict.fromkeys(_ASKED)  # that some function may look up
-        self._classes: list[type] = []  # met, of which attributes with such names count
-        self._looked: set[tuple[type, str]] = set()
+        self._classes: list[type | types.ModuleType] = []  # met, of which attributes with such names count
+        self._looked: set[tuple[Any, str]] = set()
         self._ways: dict[type, Callable[[_Walk, Any], None]] = {}  # how things of a kind are entered
         self._shown: dict[type, tuple[str, ...]] = {}  # their attributes in slots
+        self._dicts: list[dict[Any, Any]] = []  # met, and not entered so far
+        self._sequences: list[Any] = []
+        self._tensors: list[Tensor] = []
 
     def visit(self, value: Any) -> None:
         kind = type(value)
@@ -144,31 +169,53 @@ class _Walk:
             way(self, value)
 
     def named(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        marks = self.marks
-        for name, entry in entries:  # a module has dozens: most are plain or empty
-            kind = type(entry)
-            if kind in _VALUES:
-                marks += (name, entry, kind)
-            elif kind in _EMPTY and not entry:
-                marks += (name, kind)
-            elif kind is tuple and _VALUES.issuperset(kinds := tuple(map(type, entry))):
-                marks += (name, entry, kinds)
-            else:
-                marks.append(name)
-                self.visit(entry)
+        for name, entry in entries:
+            self.marks.append(name)
+            self.visit(entry)
 
-    def follow_names(self) -> None:
-        """Visit the attributes of classes that functions met on the way may look up, until there are no new ones."""
+    def finish(self) -> None:
+        """Enter what was met, and the attributes of classes that functions may look up, until there are no new ones."""
         before = -1
         while before != len(self._looked):
+            self._enter()
             before = len(self._looked)
-            for kind in self._classes:  # which grows meanwhile
-                for name, entry in list(vars(kind).items()):
-                    special = name.startswith("__") and name not in _UNREAD
-                    if (special or name in self._names) and (kind, name) not in self._looked:
-                        self._looked.add((kind, name))
-                        self.marks.append(name)
-                        self.visit(entry)
+            for owner in self._classes:  # which grows meanwhile
+                for name, entry in list(vars(owner).items()):
+                    special = name.startswith("__") and name not in _UNREAD and isinstance(owner, type)
+                    if (special or name in self._names) and (owner, name) not in self._looked:
+                        self._looked.add((owner, name))
+                        self.named([(name, entry)])
+        self._places(self._tensors)
+
+    def _new(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Those that were not met before."""
+        places = range(len(self._held), len(self._held) + len(values))
+        if places.stop > _MOST:
+            raise Opaque
+        numbers = tuple(map(self._numbers.setdefault, map(id, values), places))
+        self.marks.append(numbers)
+        self._held += values
+        if numbers == tuple(places):
+            return values
+        return [value for value, number, place in zip(values, numbers, places, strict=True) if number == place]
+
+    def _enter(self) -> None:
+        """What is in the containers met, and in those, and so on: all at once, which is faster than one by one."""
+        while self._dicts or self._sequences:
+            dicts, sequences, self._dicts, self._sequences = self._dicts, self._sequences, [], []
+            sizes = tuple(map(len, dicts)), tuple(map(len, sequences))
+            values = tuple(chain.from_iterable([*map(dict.values, dicts), *sequences]))
+            kinds = tuple(map(type, values))
+            plan = _PLANS.get(kinds) or _plan(kinds)
+            holders = plan.holders(values)
+            full = tuple(compress(count(), holders))
+            self.marks.append((sizes, tuple(chain.from_iterable(dicts)), plan.kinds, plan.plain(values), full))
+            self.marks.append(array("d", plan.floats(values)).tobytes())  # 0.0 and -0.0 are equal, and nan is not
+            self._tensors += self._new(plan.tensors(values))
+            self._objects(self._new(plan.modules(values)))
+            self._containers(self._new([holders[i] for i in full]))
+            for value in plan.others(values):
+                self.visit(value)
 
     # What there is
 
@@ -180,33 +227,41 @@ class _Walk:
         self.named(value.captured_parts().items())
 
     def _object(self, value: Any) -> None:
-        """Its class and its attributes."""
-        self.visit(type(value))
-        if type(value).__weakrefoffset__:  # of others, their attributes tell
-            self.seen.append(value)
-        if type(value) not in self._shown and any(_hides(base) for base in type(value).__mro__):
-            raise Opaque
-        self._attributes(value)
+        self._objects((value,))
 
-    def _attributes(self, value: Any) -> None:
-        kind = type(value)
-        if kind in _BARE:
-            return
-        if kind not in self._shown:
+    def _objects(self, values: Sequence[Any]) -> None:
+        """Their classes and their attributes."""
+        kinds = tuple(map(type, values))
+        for kind in dict.fromkeys(kinds):
+            self.visit(kind)
+            if kind not in self._shown and any(_hides(base) for base in kind.__mro__):
+                raise Opaque
+        self.marks.append(tuple(map(self._numbers.get, map(id, kinds))))
+        self._attributes(values)
+        self.seen += compress(values, map(_WEAK, kinds))  # of others, their attributes tell
+
+    def _attributes(self, values: Sequence[Any]) -> None:
+        for kind in {*map(type, values)}.difference(self._shown):
             slots = (slot for base in kind.__mro__ for slot in _slots(base))
             self._shown[kind] = tuple(slot for slot in slots if slot not in ("__weakref__", "__dict__"))
-        self.named(getattr(value, "__dict__", {}).items())
-        for slot in self._shown[kind]:
-            if hasattr(value, slot):
-                self.named([(slot, getattr(value, slot))])
+        self._dicts += [value.__dict__ for value in values if hasattr(value, "__dict__")]
+        if any(map(self._shown.get, map(type, values))):
+            for value in values:
+                for slot in self._shown[type(value)]:
+                    if hasattr(value, slot):
+                        self.named([(slot, getattr(value, slot))])
 
     def _tensor(self, value: Tensor) -> None:
-        if value.layout is not torch.strided:
+        self._tensors.append(value)
+
+    def _places(self, tensors: list[Tensor]) -> None:
+        """Where tensors are. What a graph reads of one on the device it reads anew each time."""
+        if not all(value.layout is torch.strided for value in tensors):
             raise Opaque
-        self.seen.append(value)
-        self.marks.append((value.data_ptr(), value.shape, value.stride(), value.dtype, value.device))
-        # What a graph reads of a tensor on the device it reads anew each time. One on the CPU may have been copied.
-        if value.device.type == "cpu" and value.numel():
+        self.seen += tensors
+        for look in (Tensor.data_ptr, Tensor.stride, attrgetter("shape", "dtype", "device")):
+            self.marks.append([*map(look, tensors)])
+        for value in compress(tensors, map(attrgetter("is_cpu"), tensors)):  # which a graph may have copied
             self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
 
     def _array(self, value: np.ndarray[Any, Any]) -> None:
@@ -225,7 +280,22 @@ class _Walk:
         self.visit(type(value))
         plain: Any = next(kind for kind in _NUMBERS if isinstance(value, kind))
         self.visit(plain(value))
-        self._attributes(value)
+        self._attributes((value,))
+
+    def _containers(self, values: Sequence[Any]) -> None:
+        """Just met, of the kinds in `_EMPTY`."""
+        dicts = [value for value in values if type(value) is dict]
+        if _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
+            self._dicts += dicts
+        else:
+            for value in dicts:
+                self._mapping(value)
+        self._sequences += [value for value in values if type(value) in (list, tuple)]
+        for value in values:
+            if type(value) is OrderedDict:
+                self._mapping(value)
+            elif type(value) is set:
+                self._set(value)
 
     def _mapping(self, value: Any) -> None:
         self.marks.append(len(value))
@@ -238,14 +308,14 @@ class _Walk:
             self.visit(entry)
         if isinstance(value, defaultdict):
             self.visit(value.default_factory)
-        self._attributes(value)
+        self._attributes((value,))
 
     def _sequence(self, value: Any) -> None:
         self.marks.append(len(value))
         self.visit(type(value))
         for entry in value:
             self.visit(entry)
-        self._attributes(value)
+        self._attributes((value,))
 
     def _set(self, value: Any) -> None:
         if not all(type(entry) in _PLAIN for entry in value):
@@ -264,8 +334,8 @@ class _Walk:
 
     def _module(self, value: types.ModuleType) -> None:
         self.marks.append(id(value))
-        if value.__name__.partition(".")[0] not in _LIBRARIES:
-            self.named((name, vars(value)[name]) for name in list(self._names) if name in vars(value))
+        if not _of_library(value):
+            self._classes.append(value)
 
     def _function(self, value: types.FunctionType) -> None:
         code, library = value.__code__, _of_library(value)
@@ -276,19 +346,13 @@ class _Walk:
         self._names |= names
         for cell in value.__closure__ or ():
             try:
-                self._read(cell.cell_contents, names)
+                self.visit(cell.cell_contents)
             except ValueError:
                 self.marks.append("empty")
         for name in names:
             if name in value.__globals__:
                 self.marks.append(name)
-                self._read(value.__globals__[name], names)
-
-    def _read(self, value: Any, names: Iterable[str]) -> None:
-        """What a function refers to. Of modules, it may look these names up."""
-        self.visit(value)
-        if isinstance(value, types.ModuleType) and not _of_library(value):
-            self.named((name, vars(value)[name]) for name in names if name in vars(value))
+                self.visit(value.__globals__[name])
 
     def _method(self, value: types.MethodType) -> None:
         self.visit(value.__self__)
@@ -306,7 +370,7 @@ class _Walk:
     def _partial(self, value: functools.partial[Any]) -> None:
         for part in (value.func, value.args, value.keywords):
             self.visit(part)
-        self._attributes(value)
+        self._attributes((value,))
 
     def _wrapped(self, value: Any) -> None:
         """A property, or a method of a class, or a function that remembers its answers."""
@@ -357,6 +421,37 @@ def _way(kind: type) -> Callable[[_Walk, Any], None]:
     if not issubclass(kind, torch.nn.Module | type) and hasattr(kind, "captured_parts"):
         return _Walk._telling
     return next((enter for kinds, enter in _ENTER if issubclass(kind, kinds)), _Walk._object)
+
+
+def _plan(kinds: tuple[type, ...]) -> _Plan:
+    """Which values of these kinds are treated alike; remembered if that keeps no user's class alive."""
+    groups: dict[str, list[int]] = {name: [] for name in _Plan._fields[1:]}
+    for i, kind in enumerate(kinds):
+        way = _way(kind)
+        if kind in _VALUES:
+            name = "plain"
+        elif kind is float:
+            name = "floats"
+        elif kind in _EMPTY:
+            name = "holders"
+        elif way is _Walk._tensor:
+            name = "tensors"
+        else:
+            name = "modules" if issubclass(kind, torch.nn.Module) and way is _Walk._object else "others"
+        groups[name].append(i)
+    known = tuple(kind if _of_library(kind) else None for kind in kinds)
+    plan = _Plan(known, **{name: _some(places) for name, places in groups.items()})
+    if None not in known:
+        if len(_PLANS) > 100: _PLANS.clear()
+        _PLANS[kinds] = plan
+    return plan
+
+
+def _some(places: list[int]) -> _Some:
+    """What takes the entries in these places, always as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple(values[i] for i in places)
 
 
 def _of_library(value: Any) -> bool:
