@@ -43,7 +43,6 @@ _FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptor
 _SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
 """What changes no answer."""
 _Some = Callable[[tuple[Any, ...]], tuple[Any, ...]]
-_WEAK = attrgetter("__weakrefoffset__")
 _TEXT = frozenset({str})
 _EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
 _BARE = frozenset({dict, list, tuple})
@@ -66,21 +65,21 @@ class Fingerprint:
     """Equal to another one if nothing that it saw has changed."""
 
     def __init__(self, marks: list[Any], seen: list[Any]) -> None:
-        self._marks = marks
-        self._seen = [weakref.ref(one) for one in seen]
+        self._marks = [*map(id, seen)], marks  # while all of them are there, no other has the id of one
+        self._gone: list[weakref.ref[Any]] = []
+        self._seen = [weakref.ref(one, self._gone.append) for one in seen]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Fingerprint) or len(self._seen) != len(other._seen) or self._marks != other._marks:
-            return False
-        pairs = zip(self._seen, other._seen, strict=True)
-        return all((here := one()) is not None and here is another() for one, another in pairs)
+        if not isinstance(other, Fingerprint):
+            return NotImplemented
+        return self.possible and other.possible and self._marks == other._marks
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def possible(self) -> bool:
         """Whether another one can still be equal: not if something that it saw is gone."""
-        return all(one() is not None for one in self._seen)
+        return not self._gone
 
 
 def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | None:
@@ -125,6 +124,7 @@ class _Plan(NamedTuple):
     tensors: _Some
     modules: _Some
     others: _Some
+    places: list[int]  # of the holders
 
 
 _PLANS: dict[tuple[type, ...], _Plan] = {}
@@ -140,7 +140,7 @@ class _Walk:
         self._classes: list[type | types.ModuleType] = []  # met, of which attributes with such names count
         self._looked: set[tuple[Any, str]] = set()
         self._ways: dict[type, Callable[[_Walk, Any], None]] = {}  # how things of a kind are entered
-        self._shown: dict[type, tuple[str, ...]] = {}  # their attributes in slots
+        self._shown: dict[type, tuple[str, ...]] = {}  # slots of classes whose objects hide nothing
         self._dicts: list[dict[Any, Any]] = []  # met, and not entered so far
         self._sequences: list[Any] = []
         self._tensors: list[Tensor] = []
@@ -152,6 +152,9 @@ class _Walk:
             return
         if kind is float:
             self.marks.append(value.hex())  # 0.0 and -0.0 are equal, and nan is not
+            return
+        if kind in _EMPTY and not value:
+            self.marks.append(kind)
             return
         way = self._ways.get(kind)
         if way is None:
@@ -189,31 +192,33 @@ class _Walk:
 
     def _new(self, values: Sequence[Any]) -> Sequence[Any]:
         """Those that were not met before."""
-        places = range(len(self._held), len(self._held) + len(values))
-        if places.stop > _MOST:
-            raise Opaque
-        numbers = tuple(map(self._numbers.setdefault, map(id, values), places))
+        met, first = len(self._numbers), len(self._held)
+        numbers = [*map(self._numbers.setdefault, map(id, values), count(first))]
         self.marks.append(numbers)
         self._held += values
-        if numbers == tuple(places):
+        if len(self._held) > _MOST:
+            raise Opaque
+        if len(self._numbers) - met == len(values):
             return values
-        return [value for value, number, place in zip(values, numbers, places, strict=True) if number == place]
+        return [value for place, value in enumerate(values, first) if numbers[place - first] == place]
 
     def _enter(self) -> None:
         """What is in the containers met, and in those, and so on: all at once, which is faster than one by one."""
         while self._dicts or self._sequences:
             dicts, sequences, self._dicts, self._sequences = self._dicts, self._sequences, [], []
-            sizes = tuple(map(len, dicts)), tuple(map(len, sequences))
+            sizes = [*map(len, dicts)], [*map(len, sequences)]
             values = tuple(chain.from_iterable([*map(dict.values, dicts), *sequences]))
             kinds = tuple(map(type, values))
             plan = _PLANS.get(kinds) or _plan(kinds)
             holders = plan.holders(values)
-            full = tuple(compress(count(), holders))
-            self.marks.append((sizes, tuple(chain.from_iterable(dicts)), plan.kinds, plan.plain(values), full))
+            full = [*compress(plan.places, holders)]
+            self.marks.append((sizes, [*chain.from_iterable(dicts)], plan.kinds, plan.plain(values), full))
             self.marks.append(array("d", plan.floats(values)).tobytes())  # 0.0 and -0.0 are equal, and nan is not
-            self._tensors += self._new(plan.tensors(values))
-            self._objects(self._new(plan.modules(values)))
-            self._containers(self._new([holders[i] for i in full]))
+            self._tensors += plan.tensors(values)
+            if modules := plan.modules(values):
+                self._modules(self._new(modules))
+            if full:
+                self._containers(self._new([values[i] for i in full]))
             for value in plan.others(values):
                 self.visit(value)
 
@@ -227,41 +232,54 @@ class _Walk:
         self.named(value.captured_parts().items())
 
     def _object(self, value: Any) -> None:
-        self._objects((value,))
+        """Its class and its attributes."""
+        self._kind(type(value))
+        if type(value).__weakrefoffset__:  # of others, their attributes tell
+            self.seen.append(value)
+        self._attributes(value)
 
-    def _objects(self, values: Sequence[Any]) -> None:
-        """Their classes and their attributes."""
-        kinds = tuple(map(type, values))
-        for kind in dict.fromkeys(kinds):
-            self.visit(kind)
-            if kind not in self._shown and any(_hides(base) for base in kind.__mro__):
+    def _modules(self, values: Sequence[Any]) -> None:
+        """As `_object` each."""
+        kinds = [*map(type, values)]
+        self.marks.append([*map(id, kinds)])
+        slots = [self._kind(kind) for kind in dict.fromkeys(kinds)]
+        self.seen += values
+        self._dicts += map(vars, values)
+        for value in values if any(slots) else ():
+            self._in_slots(value)
+
+    def _kind(self, kind: type) -> tuple[str, ...]:
+        """The class of something that must show all it has. Its attributes in slots."""
+        self.visit(kind)
+        if kind not in self._shown:
+            if any((_library_hides if _of_library(base) else _hides)(base) for base in kind.__mro__):
                 raise Opaque
-        self.marks.append(tuple(map(self._numbers.get, map(id, kinds))))
-        self._attributes(values)
-        self.seen += compress(values, map(_WEAK, kinds))  # of others, their attributes tell
+            self._shown[kind] = tuple(chain.from_iterable(map(_slots, kind.__mro__)))
+        return self._shown[kind]
 
-    def _attributes(self, values: Sequence[Any]) -> None:
-        for kind in {*map(type, values)}.difference(self._shown):
-            slots = (slot for base in kind.__mro__ for slot in _slots(base))
-            self._shown[kind] = tuple(slot for slot in slots if slot not in ("__weakref__", "__dict__"))
-        self._dicts += [value.__dict__ for value in values if hasattr(value, "__dict__")]
-        if any(map(self._shown.get, map(type, values))):
-            for value in values:
-                for slot in self._shown[type(value)]:
-                    if hasattr(value, slot):
-                        self.named([(slot, getattr(value, slot))])
+    def _attributes(self, value: Any) -> None:
+        if type(value) not in _BARE:
+            self._dicts.append(getattr(value, "__dict__", {}))
+            self._in_slots(value)
+
+    def _in_slots(self, value: Any) -> None:
+        for slot in chain.from_iterable(map(_slots, type(value).__mro__)):
+            if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
+                self.named([(slot, getattr(value, slot))])
 
     def _tensor(self, value: Tensor) -> None:
         self._tensors.append(value)
 
     def _places(self, tensors: list[Tensor]) -> None:
         """Where tensors are. What a graph reads of one on the device it reads anew each time."""
-        if not all(value.layout is torch.strided for value in tensors):
-            raise Opaque
         self.seen += tensors
-        for look in (Tensor.data_ptr, Tensor.stride, attrgetter("shape", "dtype", "device")):
-            self.marks.append([*map(look, tensors)])
-        for value in compress(tensors, map(attrgetter("is_cpu"), tensors)):  # which a graph may have copied
+        try:
+            for look in (Tensor.data_ptr, Tensor.stride, Tensor.size, attrgetter("dtype"), Tensor.get_device):
+                self.marks.append([*map(look, tensors)])
+        except RuntimeError as error:  # sparse ones
+            raise Opaque from error
+        on_cpu = compress(tensors, map(attrgetter("is_cpu"), tensors))  # which a graph may have copied
+        for value in {id(value): value for value in on_cpu}.values():
             self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
 
     def _array(self, value: np.ndarray[Any, Any]) -> None:
@@ -280,22 +298,22 @@ class _Walk:
         self.visit(type(value))
         plain: Any = next(kind for kind in _NUMBERS if isinstance(value, kind))
         self.visit(plain(value))
-        self._attributes((value,))
+        self._attributes(value)
 
     def _containers(self, values: Sequence[Any]) -> None:
         """Just met, of the kinds in `_EMPTY`."""
         dicts = [value for value in values if type(value) is dict]
-        if _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
+        texts = _TEXT.issuperset(map(type, chain.from_iterable(dicts)))
+        if texts:
             self._dicts += dicts
-        else:
-            for value in dicts:
-                self._mapping(value)
-        self._sequences += [value for value in values if type(value) in (list, tuple)]
-        for value in values:
-            if type(value) is OrderedDict:
-                self._mapping(value)
-            elif type(value) is set:
+        for value in values if len(dicts) < len(values) or not texts else ():
+            kind = type(value)
+            if kind is tuple or kind is list:
+                self._sequences.append(value)
+            elif kind is set:
                 self._set(value)
+            elif kind is OrderedDict or not texts:
+                self._mapping(value)
 
     def _mapping(self, value: Any) -> None:
         self.marks.append(len(value))
@@ -308,14 +326,14 @@ class _Walk:
             self.visit(entry)
         if isinstance(value, defaultdict):
             self.visit(value.default_factory)
-        self._attributes((value,))
+        self._attributes(value)
 
     def _sequence(self, value: Any) -> None:
         self.marks.append(len(value))
         self.visit(type(value))
         for entry in value:
             self.visit(entry)
-        self._attributes((value,))
+        self._attributes(value)
 
     def _set(self, value: Any) -> None:
         if not all(type(entry) in _PLAIN for entry in value):
@@ -341,7 +359,10 @@ class _Walk:
         code, library = value.__code__, _of_library(value)
         self.seen += [value, code]
         for part in (value.__defaults__, value.__kwdefaults__, value.__dict__):
-            self.visit(part)
+            if part:
+                self.visit(part)
+            else:
+                self.marks.append(type(part))
         names = {} if library else dict.fromkeys(_names(code))
         self._names |= names
         for cell in value.__closure__ or ():
@@ -370,7 +391,7 @@ class _Walk:
     def _partial(self, value: functools.partial[Any]) -> None:
         for part in (value.func, value.args, value.keywords):
             self.visit(part)
-        self._attributes((value,))
+        self._attributes(value)
 
     def _wrapped(self, value: Any) -> None:
         """A property, or a method of a class, or a function that remembers its answers."""
@@ -425,7 +446,7 @@ def _way(kind: type) -> Callable[[_Walk, Any], None]:
 
 def _plan(kinds: tuple[type, ...]) -> _Plan:
     """Which values of these kinds are treated alike; remembered if that keeps no user's class alive."""
-    groups: dict[str, list[int]] = {name: [] for name in _Plan._fields[1:]}
+    groups: dict[str, list[int]] = {name: [] for name in _Plan._fields[1:-1]}
     for i, kind in enumerate(kinds):
         way = _way(kind)
         if kind in _VALUES:
@@ -440,7 +461,7 @@ def _plan(kinds: tuple[type, ...]) -> _Plan:
             name = "modules" if issubclass(kind, torch.nn.Module) and way is _Walk._object else "others"
         groups[name].append(i)
     known = tuple(kind if _of_library(kind) else None for kind in kinds)
-    plan = _Plan(known, **{name: _some(places) for name, places in groups.items()})
+    plan = _Plan(known, **{name: _some(places) for name, places in groups.items()}, places=groups["holders"])
     if None not in known:
         if len(_PLANS) > 100: _PLANS.clear()
         _PLANS[kinds] = plan
@@ -467,6 +488,9 @@ def _hides(kind: type) -> bool:
     room = kind.__basicsize__ - kind.__base__.__basicsize__
     shown = len(_slots(kind)) + sum(name in vars(kind) for name in ("__dict__", "__weakref__"))
     return bool(kind.__itemsize__) or room > 8 * shown
+
+
+_library_hides = functools.lru_cache(_hides)
 
 
 def _slots(kind: type) -> tuple[str, ...]:
