@@ -54,6 +54,7 @@ _MADE = frozenset({"__init__", "__new__", "__post_init__"})
 _UNREAD = _MADE | {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__slots__"}
 _UNREAD |= {"__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__orig_bases__"}
 _MOST = 200_000  # things looked at: beyond that a model is captured anew
+_MOST_PLANS, _LONG = 256, 20_000
 
 
 class Opaque(Exception):
@@ -139,8 +140,7 @@ class _Walk:
         self._names = dict.fromkeys(_ASKED)  # that some function may look up
         self._classes: list[type | types.ModuleType] = []  # met, of which attributes with such names count
         self._looked: set[tuple[Any, str]] = set()
-        self._ways: dict[type, Callable[[_Walk, Any], None]] = {}  # how things of a kind are entered
-        self._shown: dict[type, tuple[str, ...]] = {}  # slots of classes whose objects hide nothing
+        self._ways = dict(_BUILTIN)  # how things of a kind are entered
         self._dicts: list[dict[Any, Any]] = []  # met, and not entered so far
         self._sequences: list[Any] = []
         self._tensors: list[Tensor] = []
@@ -251,11 +251,10 @@ class _Walk:
     def _kind(self, kind: type) -> tuple[str, ...]:
         """The class of something that must show all it has. Its attributes in slots."""
         self.visit(kind)
-        if kind not in self._shown:
-            if any((_library_hides if _of_library(base) else _hides)(base) for base in kind.__mro__):
-                raise Opaque
-            self._shown[kind] = tuple(chain.from_iterable(map(_slots, kind.__mro__)))
-        return self._shown[kind]
+        hides, slots = _layout_of(kind)
+        if hides:
+            raise Opaque
+        return slots
 
     def _attributes(self, value: Any) -> None:
         if type(value) not in _BARE:
@@ -263,8 +262,8 @@ class _Walk:
             self._in_slots(value)
 
     def _in_slots(self, value: Any) -> None:
-        for slot in chain.from_iterable(map(_slots, type(value).__mro__)):
-            if slot not in ("__weakref__", "__dict__") and hasattr(value, slot):
+        for slot in _layout_of(type(value))[1]:
+            if hasattr(value, slot):
                 self.named([(slot, getattr(value, slot))])
 
     def _tensor(self, value: Tensor) -> None:
@@ -444,28 +443,35 @@ def _way(kind: type) -> Callable[[_Walk, Any], None]:
     return next((enter for kinds, enter in _ENTER if issubclass(kind, kinds)), _Walk._object)
 
 
+_BUILTIN = {kind: _way(kind) for kind in (type, types.FunctionType, property, *_EMPTY)}  # which nobody can patch
+
+
 def _plan(kinds: tuple[type, ...]) -> _Plan:
-    """Which values of these kinds are treated alike; remembered if that keeps no user's class alive."""
+    """Remembered, if that keeps no user's class alive."""
     groups: dict[str, list[int]] = {name: [] for name in _Plan._fields[1:-1]}
+    group_of = {kind: groups[_group(kind)] for kind in set(kinds)}
     for i, kind in enumerate(kinds):
-        way = _way(kind)
-        if kind in _VALUES:
-            name = "plain"
-        elif kind is float:
-            name = "floats"
-        elif kind in _EMPTY:
-            name = "holders"
-        elif way is _Walk._tensor:
-            name = "tensors"
-        else:
-            name = "modules" if issubclass(kind, torch.nn.Module) and way is _Walk._object else "others"
-        groups[name].append(i)
-    known = tuple(kind if _of_library(kind) else None for kind in kinds)
-    plan = _Plan(known, **{name: _some(places) for name, places in groups.items()}, places=groups["holders"])
-    if None not in known:
-        if len(_PLANS) > 100: _PLANS.clear()
+        group_of[kind].append(i)
+    foreign = {kind for kind in group_of if not _of_library(kind)}
+    known = tuple(None if kind in foreign else kind for kind in kinds) if foreign else kinds
+    plan = _Plan(known, *map(_some, groups.values()), places=groups["holders"])
+    if not foreign and len(kinds) < _LONG:
+        while len(_PLANS) >= _MOST_PLANS:
+            _PLANS.pop(next(iter(_PLANS)), None)
         _PLANS[kinds] = plan
     return plan
+
+
+def _group(kind: type) -> str:
+    if kind in _VALUES:
+        return "plain"
+    if kind is float:
+        return "floats"
+    if kind in _EMPTY:
+        return "holders"
+    if _way(kind) is _Walk._tensor:
+        return "tensors"
+    return "modules" if issubclass(kind, torch.nn.Module) else "others"
 
 
 def _some(places: list[int]) -> _Some:
@@ -478,7 +484,12 @@ def _some(places: list[int]) -> _Some:
 def _of_library(value: Any) -> bool:
     """Whether a class, a function or a module belongs to a library."""
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
+    return isinstance(name, str) and _names_library(name)
+
+
+@functools.lru_cache(1024)
+def _names_library(name: str) -> bool:
+    return name.partition(".")[0] in _LIBRARIES
 
 
 def _hides(kind: type) -> bool:
@@ -490,7 +501,17 @@ def _hides(kind: type) -> bool:
     return bool(kind.__itemsize__) or room > 8 * shown
 
 
-_library_hides = functools.lru_cache(_hides)
+def _layout(kind: type) -> tuple[bool, tuple[str, ...]]:
+    """Whether objects of a class hide something, and their attributes in slots."""
+    slots = (slot for base in kind.__mro__ for slot in _slots(base) if slot not in ("__weakref__", "__dict__"))
+    return any(map(_hides, kind.__mro__)), tuple(slots)
+
+
+_library_layout = functools.lru_cache(_layout)
+
+
+def _layout_of(kind: type) -> tuple[bool, tuple[str, ...]]:
+    return (_library_layout if _of_library(kind) else _layout)(kind)
 
 
 def _slots(kind: type) -> tuple[str, ...]:
