@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 import functools
 import logging
+import operator
 import sys
 import threading
 import types
@@ -27,7 +28,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, count
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -42,8 +43,14 @@ _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.G
 _FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptorType, np.dtype, np.ufunc)
 _SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
 """What changes no answer."""
-_Some = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 _TEXT = frozenset({str})
+_LOOKS: tuple[Callable[[Tensor], Any], ...] = (
+    Tensor.data_ptr,
+    Tensor.stride,
+    attrgetter("shape"),
+    attrgetter("dtype"),
+    attrgetter("device"),
+)
 _EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
 _BARE = frozenset({dict, list, tuple})
 """They have entries, and no attributes."""
@@ -54,7 +61,8 @@ _MADE = frozenset({"__init__", "__new__", "__post_init__"})
 _UNREAD = _MADE | {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__slots__"}
 _UNREAD |= {"__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__orig_bases__"}
 _MOST = 200_000  # things looked at: beyond that a model is captured anew
-_MOST_PLANS, _LONG = 256, 20_000
+_PLANS: dict[tuple[type, ...], tuple[Any, ...]] = {}
+"""See `_plan`."""
 
 
 class Opaque(Exception):
@@ -66,21 +74,28 @@ class Fingerprint:
     """Equal to another one if nothing that it saw has changed."""
 
     def __init__(self, marks: list[Any], seen: list[Any]) -> None:
-        self._marks = [*map(id, seen)], marks  # while all of them are there, no other has the id of one
+        self._marks = marks
+        self._seen = [*map(weakref.ref, seen)]  # without a callback, an object has one reference, which all share
+        self._watched: list[weakref.ref[Any]] = []
         self._gone: list[weakref.ref[Any]] = []
-        self._seen = [weakref.ref(one, self._gone.append) for one in seen]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Fingerprint):
-            return NotImplemented
-        return self.possible and other.possible and self._marks == other._marks
+        if not isinstance(other, Fingerprint) or len(self._seen) != len(other._seen) or self._marks != other._marks:
+            return False
+        return all(map(operator.is_, self._seen, other._seen)) and self.possible
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def possible(self) -> bool:
         """Whether another one can still be equal: not if something that it saw is gone."""
-        return not self._gone
+        return not self._gone if self._watched else all(one() is not None for one in self._seen)
+
+    def watch(self) -> None:
+        """Be told when something goes, so that `possible` need not look."""
+        seen = [one() for one in self._seen]
+        if not self._watched and not any(one is None for one in seen):
+            self._watched = [weakref.ref(one, self._gone.append) for one in seen]
 
 
 def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | None:
@@ -113,22 +128,6 @@ def _torch_settings(device: torch.device) -> list[Any]:
         torch.backends.cudnn.benchmark,  # which decides the kernels that answer
         (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()),
     ]
-
-
-class _Plan(NamedTuple):
-    """Which of many values of these kinds are to be treated alike."""
-
-    kinds: tuple[type | None, ...]  # those of a library
-    plain: _Some
-    floats: _Some
-    holders: _Some  # which may be empty
-    tensors: _Some
-    modules: _Some
-    others: _Some
-    places: list[int]  # of the holders
-
-
-_PLANS: dict[tuple[type, ...], _Plan] = {}
 
 
 class _Walk:
@@ -206,20 +205,18 @@ class _Walk:
         """What is in the containers met, and in those, and so on: all at once, which is faster than one by one."""
         while self._dicts or self._sequences:
             dicts, sequences, self._dicts, self._sequences = self._dicts, self._sequences, [], []
-            sizes = [*map(len, dicts)], [*map(len, sequences)]
             values = tuple(chain.from_iterable([*map(dict.values, dicts), *sequences]))
             kinds = tuple(map(type, values))
-            plan = _PLANS.get(kinds) or _plan(kinds)
-            holders = plan.holders(values)
-            full = [*compress(plan.places, holders)]
-            self.marks.append((sizes, [*chain.from_iterable(dicts)], plan.kinds, plan.plain(values), full))
-            self.marks.append(array("d", plan.floats(values)).tobytes())  # 0.0 and -0.0 are equal, and nan is not
-            self._tensors += plan.tensors(values)
-            if modules := plan.modules(values):
-                self._modules(self._new(modules))
+            known, places, plain, floats, holders, tensors, modules, others = _PLANS.get(kinds) or _plan(kinds)
+            full = [*compress(places, holders(values))]
+            self.marks += ([*map(len, dicts)], [*map(len, sequences)], [*chain.from_iterable(dicts)])
+            self.marks += (known, full, plain(values), array("d", floats(values)).tobytes())  # for floats, see `visit`
+            self._tensors += tensors(values)
+            if met := modules(values):
+                self._modules(self._new(met))
             if full:
                 self._containers(self._new([values[i] for i in full]))
-            for value in plan.others(values):
+            for value in others(values):
                 self.visit(value)
 
     # What there is
@@ -241,8 +238,8 @@ class _Walk:
     def _modules(self, values: Sequence[Any]) -> None:
         """As `_object` each."""
         kinds = [*map(type, values)]
-        self.marks.append([*map(id, kinds)])
         slots = [self._kind(kind) for kind in dict.fromkeys(kinds)]
+        self.marks.append([*map(id, kinds)])
         self.seen += values
         self._dicts += map(vars, values)
         for value in values if any(slots) else ():
@@ -258,28 +255,25 @@ class _Walk:
 
     def _attributes(self, value: Any) -> None:
         if type(value) not in _BARE:
-            self._dicts.append(getattr(value, "__dict__", {}))
+            self._dicts += [vars(value)] if hasattr(value, "__dict__") else []
             self._in_slots(value)
 
     def _in_slots(self, value: Any) -> None:
-        for slot in _layout_of(type(value))[1]:
-            if hasattr(value, slot):
-                self.named([(slot, getattr(value, slot))])
+        self.named((slot, getattr(value, slot)) for slot in _layout_of(type(value))[1] if hasattr(value, slot))
 
     def _tensor(self, value: Tensor) -> None:
         self._tensors.append(value)
 
     def _places(self, tensors: list[Tensor]) -> None:
-        """Where tensors are. What a graph reads of one on the device it reads anew each time."""
+        """Where tensors are: what a graph reads of them on the device it reads anew each time."""
+        if not {torch.strided}.issuperset(map(attrgetter("layout"), tensors)):
+            raise Opaque
         self.seen += tensors
-        try:
-            for look in (Tensor.data_ptr, Tensor.stride, Tensor.size, attrgetter("dtype"), Tensor.get_device):
-                self.marks.append([*map(look, tensors)])
-        except RuntimeError as error:  # sparse ones
-            raise Opaque from error
-        on_cpu = compress(tensors, map(attrgetter("is_cpu"), tensors))  # which a graph may have copied
-        for value in {id(value): value for value in on_cpu}.values():
-            self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
+        looks: list[list[Any]] = [[*map(look, tensors)] for look in _LOOKS]
+        self.marks += looks
+        if any(device.type == "cpu" for device in set(looks[-1])):  # a graph may have copied those
+            for value in {id(value): value for value in tensors if value.is_cpu and value.numel()}.values():
+                self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
 
     def _array(self, value: np.ndarray[Any, Any]) -> None:
         if value.dtype.hasobject:
@@ -302,17 +296,14 @@ class _Walk:
     def _containers(self, values: Sequence[Any]) -> None:
         """Just met, of the kinds in `_EMPTY`."""
         dicts = [value for value in values if type(value) is dict]
-        texts = _TEXT.issuperset(map(type, chain.from_iterable(dicts)))
-        if texts:
+        if named := _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
             self._dicts += dicts
-        for value in values if len(dicts) < len(values) or not texts else ():
+        for value in values if len(dicts) < len(values) or not named else ():
             kind = type(value)
             if kind is tuple or kind is list:
                 self._sequences.append(value)
-            elif kind is set:
-                self._set(value)
-            elif kind is OrderedDict or not texts:
-                self._mapping(value)
+            elif kind is not dict or not named:
+                _BUILTIN[kind](self, value)
 
     def _mapping(self, value: Any) -> None:
         self.marks.append(len(value))
@@ -446,39 +437,30 @@ def _way(kind: type) -> Callable[[_Walk, Any], None]:
 _BUILTIN = {kind: _way(kind) for kind in (type, types.FunctionType, property, *_EMPTY)}  # which nobody can patch
 
 
-def _plan(kinds: tuple[type, ...]) -> _Plan:
-    """Remembered, if that keeps no user's class alive."""
-    groups: dict[str, list[int]] = {name: [] for name in _Plan._fields[1:-1]}
+def _plan(kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """For many values of these kinds: the kinds; where containers are; and what takes the plain ones, floats,
+    containers, tensors, modules, and all others. Remembered, if that keeps no class of a user alive."""
+    groups: list[list[int]] = [[], [], [], [], [], []]
     group_of = {kind: groups[_group(kind)] for kind in set(kinds)}
     for i, kind in enumerate(kinds):
         group_of[kind].append(i)
-    foreign = {kind for kind in group_of if not _of_library(kind)}
-    known = tuple(None if kind in foreign else kind for kind in kinds) if foreign else kinds
-    plan = _Plan(known, *map(_some, groups.values()), places=groups["holders"])
-    if not foreign and len(kinds) < _LONG:
-        while len(_PLANS) >= _MOST_PLANS:
-            _PLANS.pop(next(iter(_PLANS)), None)
+    known = tuple(kind if _of_library(kind) else None for kind in kinds)
+    plan = known, groups[2], *map(_taking, groups)
+    if None not in known and len(kinds) < _MOST // 10:
+        if len(_PLANS) >= 256:
+            _PLANS.clear()
         _PLANS[kinds] = plan
     return plan
 
 
-def _group(kind: type) -> str:
-    if kind in _VALUES:
-        return "plain"
-    if kind is float:
-        return "floats"
-    if kind in _EMPTY:
-        return "holders"
-    if _way(kind) is _Walk._tensor:
-        return "tensors"
-    return "modules" if issubclass(kind, torch.nn.Module) else "others"
+def _group(kind: type) -> int:
+    tensor, module = _way(kind) is _Walk._tensor, issubclass(kind, torch.nn.Module)
+    return (kind in _VALUES, kind is float, kind in _EMPTY, tensor, module, True).index(True)
 
 
-def _some(places: list[int]) -> _Some:
-    """What takes the entries in these places, always as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda values: tuple(values[i] for i in places)
+def _taking(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """What takes the entries in these places, as a tuple even if it is one."""
+    return itemgetter(*places) if len(places) > 1 else lambda values: tuple(values[i] for i in places)
 
 
 def _of_library(value: Any) -> bool:
@@ -507,7 +489,7 @@ def _layout(kind: type) -> tuple[bool, tuple[str, ...]]:
     return any(map(_hides, kind.__mro__)), tuple(slots)
 
 
-_library_layout = functools.lru_cache(_layout)
+_library_layout = functools.lru_cache(_layout)  # of a class that is there, it does not change
 
 
 def _layout_of(kind: type) -> tuple[bool, tuple[str, ...]]:
