@@ -9,6 +9,9 @@ Of functions, the walk follows what they may look up: variables they close over,
 classes, by the names in their code. Functions of the libraries in `_LIBRARIES` are taken to be what they are. Where
 something keeps numbers that no attribute shows (an open file, a random generator) there is no fingerprint, and rounds
 are captured anew.
+
+It is taken with every call, so it must be fast: what containers and modules hold is looked at a layer at a time, by
+functions that go through all of it in C. Nothing is remembered of a model but how values of the same kinds are sorted.
 """
 
 from __future__ import annotations
@@ -190,7 +193,7 @@ class _Walk:
         self._places(self._tensors)
 
     def _new(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Those that were not met before."""
+        """Those that were not met before; as `visit`, for many."""
         met, first = len(self._numbers), len(self._held)
         numbers = [*map(self._numbers.setdefault, map(id, values), count(first))]
         self.marks.append(numbers)
@@ -444,9 +447,9 @@ def _plan(kinds: tuple[type, ...]) -> tuple[Any, ...]:
     group_of = {kind: groups[_group(kind)] for kind in set(kinds)}
     for i, kind in enumerate(kinds):
         group_of[kind].append(i)
-    known = tuple(kind if _of_library(kind) else None for kind in kinds)
-    plan = known, groups[2], *map(_taking, groups)
-    if None not in known and len(kinds) < _MOST // 10:
+    known = {kind: kind if _of_library(kind) else None for kind in group_of}
+    plan = tuple(map(known.get, kinds)), groups[2], *map(_taking, groups)
+    if None not in known.values() and len(kinds) < _MOST // 10:
         if len(_PLANS) >= 256:
             _PLANS.clear()
         _PLANS[kinds] = plan
