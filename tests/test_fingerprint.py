@@ -290,7 +290,7 @@ def behind_a_weak_reference() -> Made:
     return by(read), lambda: setattr(plain, "scale", 2.0)
 
 
-LIST = [1]
+LIST, ALIKE = [1], [1]
 
 
 def module_as_attribute() -> Made:
@@ -323,6 +323,12 @@ def name_of_an_attribute() -> Made:
 def tensors_swapped() -> Made:
     held = [torch.ones(1, dtype=torch.float64) for _ in range(2)]
     return by(lambda: held[0]), held.reverse
+
+
+def another_tensor_in_the_same_place() -> Made:
+    tensor = torch.ones(1, dtype=torch.float64)
+    held = [tensor]
+    return by(lambda: held[0]), lambda: held.__setitem__(0, tensor.detach())
 
 
 def tensor_seen_as(other: Callable[[Tensor], Tensor]) -> Callable[[], Made]:
@@ -403,15 +409,19 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "where one list ends": as_attribute(([1], [2, 3]), ([1, 2], [3]), lambda value: float(len(value[0]))),
     "which list is empty": as_attribute(([], [1]), ([1], []), lambda value: float(len(value[0]))),
     "whether two lists are one": as_attribute([LIST, LIST], [LIST, [1]], lambda value: float(value[0] is value[1])),
+    "which of two lists is the third": as_attribute(
+        [LIST, ALIKE, LIST], [LIST, ALIKE, ALIKE], lambda value: float(value[0] is value[2])
+    ),
     "an entry far inside": entry_far_inside,
     "the key of what is inside": as_attribute([{"a": 1}], [{"b": 1}], lambda value: float("a" in value[0])),
-    "the kind of a key inside": as_attribute([{"1": 1}], [{1: 1}], lambda value: float("1" in value[0])),
+    "the kind of a key inside": as_attribute([{1: 1}], [{True: 1}], lambda value: float([*value[0]][0] is True)),
     "an ordered dictionary inside": as_attribute(
         [OrderedDict(a=1)], [{"a": 1}], lambda value: float(type(value[0]) is dict)
     ),
     "a set inside": as_attribute([{1, 2}], [{1, 3}], lambda value: float(sum(value[0]))),
     "the name of an attribute": name_of_an_attribute,
     "which of two tensors comes first": tensors_swapped,
+    "another tensor in the same place": another_tensor_in_the_same_place,
     "the strides of a tensor": tensor_seen_as(lambda tensor: tensor.t()),
     "the kind of a tensor's numbers": tensor_seen_as(lambda tensor: tensor.view(torch.int64)),
     "a default of a library's function": default_of_a_library,
@@ -511,6 +521,18 @@ def hooked(network: Any) -> None:
     network.last.register_forward_hook(lambda module, given, answer: 2 * answer)
 
 
+class One(nn.Identity):
+    """A layer."""
+
+
+class Two(nn.Identity):
+    """Another."""
+
+
+def swapped(network: Any) -> None:
+    network.last.extra.__class__, network.last.more.__class__ = Two, One
+
+
 def tied(network: Any) -> None:
     """What the second of two layers had is the first one's."""
     network.last.extra = network.last.more
@@ -522,13 +544,15 @@ PARTS: dict[str, Callable[[Any], object]] = {
     "another class of a layer": lambda network: setattr(network.last, "__class__", type("Other", (nn.Linear,), {})),
     "a method of a layer": lambda network: setattr(network.last, "forward", lambda x: x[..., :3]),
     "whether two layers are one": tied,
+    "which layer is of which class": swapped,
+    "another layer that is made alike": lambda network: setattr(network.last, "extra", One()),
 }
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[Batch]) -> None:
     chain: Any = module()
-    chain.denoiser.last.extra, chain.denoiser.last.more = nn.Identity(), nn.Identity()
+    chain.denoiser.last.extra, chain.denoiser.last.more = One(), Two()
     assert_captured_anew(chain, lambda: PARTS[name](chain.denoiser), used)
 
 
