@@ -414,7 +414,7 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     ),
     "an entry far inside": entry_far_inside,
     "the key of what is inside": as_attribute([{"a": 1}], [{"b": 1}], lambda value: float("a" in value[0])),
-    "the kind of a key inside": as_attribute([{1: 1}], [{True: 1}], lambda value: float([*value[0]][0] is True)),
+    "the kind of a key inside": as_attribute([{1: 1}], [{True: 1}], lambda value: float(next(iter(value[0])) is True)),
     "an ordered dictionary inside": as_attribute(
         [OrderedDict(a=1)], [{"a": 1}], lambda value: float(type(value[0]) is dict)
     ),
