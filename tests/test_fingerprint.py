@@ -529,10 +529,6 @@ class Two(nn.Identity):
     """Another."""
 
 
-def swapped(network: Any) -> None:
-    network.last.extra.__class__, network.last.more.__class__ = Two, One
-
-
 def tied(network: Any) -> None:
     """What the second of two layers had is the first one's."""
     network.last.extra = network.last.more
@@ -544,7 +540,7 @@ PARTS: dict[str, Callable[[Any], object]] = {
     "another class of a layer": lambda network: setattr(network.last, "__class__", type("Other", (nn.Linear,), {})),
     "a method of a layer": lambda network: setattr(network.last, "forward", lambda x: x[..., :3]),
     "whether two layers are one": tied,
-    "which layer is of which class": swapped,
+    "which layer is of which class": lambda network: setattr(network.last.third, "__class__", Two),
     "another layer that is made alike": lambda network: setattr(network.last, "extra", One()),
 }
 
@@ -552,7 +548,8 @@ PARTS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("name", PARTS)
 def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[Batch]) -> None:
     chain: Any = module()
-    chain.denoiser.last.extra, chain.denoiser.last.more = One(), Two()
+    last = chain.denoiser.last
+    last.extra, last.more, last.third = One(), Two(), One()
     assert_captured_anew(chain, lambda: PARTS[name](chain.denoiser), used)
 
 
@@ -584,13 +581,15 @@ def test_nan_is_as_it_was(used: list[Batch]) -> None:
 
 
 def test_a_class_is_not_kept_by_what_is_remembered_of_kinds() -> None:
-    """Those of an attribute, of a network, of an entry."""
+    """Those of an attribute, of a network, of an entry; and all that they refer to."""
 
     def made() -> list[weakref.ref[Any]]:
         kinds = [type("Kind", (), {}), type("Layer", (nn.Identity,), {})]
         chain: Any = module()
         chain.denoiser.last.extra, chain.denoiser.last.more = kinds[0](), kinds[1]()
         chain.denoiser.last.entries = [kind() for kind in kinds]
+        for kind in kinds:
+            setattr(kind, "knows", chain)  # noqa: B010
         drawn(chain, True)
         assert len(GRAPHS) == 1
         return [weakref.ref(kind) for kind in kinds]
