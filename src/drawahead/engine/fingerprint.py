@@ -258,7 +258,7 @@ class _Walk:
 
     def _attributes(self, value: Any) -> None:
         if type(value) not in _BARE:
-            self._dicts += [vars(value)] if hasattr(value, "__dict__") else []
+            self._dicts += [dict(vars(value))] if hasattr(value, "__dict__") else []
             self._in_slots(value)
 
     def _in_slots(self, value: Any) -> None:
