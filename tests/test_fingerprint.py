@@ -290,6 +290,67 @@ def behind_a_weak_reference() -> Made:
     return by(read), lambda: setattr(plain, "scale", 2.0)
 
 
+LIST, ALIKE = [1], [1]
+
+
+def module_as_attribute() -> Made:
+    """It is met before the function that reads it."""
+    settings: Any = types.ModuleType("settings")
+    settings.scale = 1.0
+    holder = types.SimpleNamespace(settings=settings)
+    read = types.MethodType(lambda self: self.settings.scale, holder)
+    return by(read), lambda: setattr(settings, "scale", 2.0)
+
+
+def entry_far_inside() -> Made:
+    last = [1.0]
+    inside: Any = last
+    for _ in range(3):
+        inside = types.SimpleNamespace(held={"a": (inside, 1)})
+    return by(lambda: inside and last[0]), lambda: last.__setitem__(0, 2.0)
+
+
+def name_of_an_attribute() -> Made:
+    """Its value, and all others, are as they were."""
+    holder = types.SimpleNamespace(one=1)
+
+    def change() -> None:
+        holder.two = vars(holder).pop("one")
+
+    return by(lambda: float(hasattr(holder, "one"))), change
+
+
+def tensors_swapped() -> Made:
+    held = [torch.ones(1, dtype=torch.float64) for _ in range(2)]
+    return by(lambda: held[0]), held.reverse
+
+
+def another_tensor_in_the_same_place() -> Made:
+    tensor = torch.ones(1, dtype=torch.float64)
+    held = [tensor]
+    return by(lambda: held[0]), lambda: held.__setitem__(0, tensor.detach())
+
+
+def tensor_seen_as(other: Callable[[Tensor], Tensor]) -> Callable[[], Made]:
+    """It stays the same object and lies where it lay."""
+
+    def made() -> Made:
+        tensor = torch.ones(2, 2, dtype=torch.float64)
+        return by(lambda: float(tensor.sum() > 0)), lambda: setattr(tensor, "data", other(tensor.data))
+
+    return made
+
+
+def default_of_a_library() -> Made:
+    """A function that says it is torch's."""
+
+    def read(scale: float = 1.0) -> float:
+        return scale
+
+    read.__module__ = "torch.nn"
+    return by(read), lambda: setattr(read, "__defaults__", (2.0,))
+
+
 UNSEEN: dict[str, Callable[[], Made]] = {
     "a closure variable": closure_variable,
     "a variable of an inner function": variable_of_an_inner_function,
@@ -338,6 +399,32 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "a small array": array(3),
     "a large array": array(100_000),
     "an object behind a weak reference": behind_a_weak_reference,
+    "a module that is an attribute": module_as_attribute,
+    # Things that are looked at many at a time
+    "the sign of nothing among others": as_attribute(
+        (1, 0.0), (1, -0.0), lambda value: 1.0 if str(value[1]) == "0.0" else 2.0
+    ),
+    "a float in a list": as_attribute([1, 1.0, 2.0], [1, 1.0, 3.0], sum),
+    "a float for another kind": as_attribute([1.0, 2], [1, 2.0], lambda value: float(isinstance(value[0], int))),
+    "where one list ends": as_attribute(([1], [2, 3]), ([1, 2], [3]), lambda value: float(len(value[0]))),
+    "which list is empty": as_attribute(([], [1]), ([1], []), lambda value: float(len(value[0]))),
+    "whether two lists are one": as_attribute([LIST, LIST], [LIST, [1]], lambda value: float(value[0] is value[1])),
+    "which of two lists is the third": as_attribute(
+        [LIST, ALIKE, LIST], [LIST, ALIKE, ALIKE], lambda value: float(value[0] is value[2])
+    ),
+    "an entry far inside": entry_far_inside,
+    "the key of what is inside": as_attribute([{"a": 1}], [{"b": 1}], lambda value: float("a" in value[0])),
+    "the kind of a key inside": as_attribute([{1: 1}], [{True: 1}], lambda value: float(next(iter(value[0])) is True)),
+    "an ordered dictionary inside": as_attribute(
+        [OrderedDict(a=1)], [{"a": 1}], lambda value: float(type(value[0]) is dict)
+    ),
+    "a set inside": as_attribute([{1, 2}], [{1, 3}], lambda value: float(sum(value[0]))),
+    "the name of an attribute": name_of_an_attribute,
+    "which of two tensors comes first": tensors_swapped,
+    "another tensor in the same place": another_tensor_in_the_same_place,
+    "the strides of a tensor": tensor_seen_as(lambda tensor: tensor.t()),
+    "the kind of a tensor's numbers": tensor_seen_as(lambda tensor: tensor.view(torch.int64)),
+    "a default of a library's function": default_of_a_library,
 }
 
 
@@ -424,6 +511,109 @@ def test_what_belongs_to_a_class_is_captured_anew(
 def test_another_part_of_a_network_is_captured_anew(change: Callable[[Network], Network], used: list[Batch]) -> None:
     chain = module()
     assert_captured_anew(chain, lambda: change(chain.denoiser), used)  # type: ignore[arg-type]
+
+
+class Renamed(Network):
+    """Another class of networks that is made alike."""
+
+
+def hooked(network: Any) -> None:
+    network.last.register_forward_hook(lambda module, given, answer: 2 * answer)
+
+
+class One(nn.Identity):
+    """A layer."""
+
+
+class Two(nn.Identity):
+    """Another."""
+
+
+def tied(network: Any) -> None:
+    """What the second of two layers had is the first one's."""
+    network.last.extra = network.last.more
+
+
+PARTS: dict[str, Callable[[Any], object]] = {
+    "a hook": hooked,
+    "another class": lambda network: setattr(network, "__class__", Renamed),
+    "another class of a layer": lambda network: setattr(network.last, "__class__", type("Other", (nn.Linear,), {})),
+    "a method of a layer": lambda network: setattr(network.last, "forward", lambda x: x[..., :3]),
+    "whether two layers are one": tied,
+    "which layer is of which class": lambda network: setattr(network.last.third, "__class__", Two),
+    "another layer that is made alike": lambda network: setattr(network.last, "extra", One()),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[Batch]) -> None:
+    chain: Any = module()
+    last = chain.denoiser.last
+    last.extra, last.more, last.third = One(), Two(), One()
+    assert_captured_anew(chain, lambda: PARTS[name](chain.denoiser), used)
+
+
+def test_a_method_put_into_a_class_of_torch_is_captured_anew(
+    used: list[Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of classes of libraries it is remembered how they are laid out, and not what they do."""
+    forward = nn.Linear.forward
+
+    def doubled(self: nn.Linear, x: Tensor) -> Tensor:
+        return 2 * forward(self, x)
+
+    assert_captured_anew(module(), lambda: monkeypatch.setattr(nn.Linear, "forward", doubled), used)
+
+
+def test_sparse_tensors_are_captured_anew_each_time() -> None:
+    scale = torch.eye(3, dtype=torch.float64).to_sparse()
+    drawn(by(lambda: float(scale.dim() - 1)), True)
+    assert len(GRAPHS) == 0
+
+
+def test_nan_is_as_it_was(used: list[Batch]) -> None:
+    """It is not equal to itself."""
+    nan, holder = float("nan"), types.SimpleNamespace(values=[float("nan"), 1.0])
+    chain = by(lambda: float(nan != holder.values[0]))
+    drawn(chain, True)
+    drawn(chain, True)
+    assert used[0] is used[1]
+
+
+def test_a_class_is_not_kept_by_what_is_remembered_of_kinds() -> None:
+    """Those of an attribute, of a network, of an entry; and all that they refer to."""
+
+    def made() -> list[weakref.ref[Any]]:
+        kinds = [type("Kind", (), {}), type("Layer", (nn.Identity,), {})]
+        chain: Any = module()
+        chain.denoiser.last.extra, chain.denoiser.last.more = kinds[0](), kinds[1]()
+        chain.denoiser.last.entries = [kind() for kind in kinds]
+        for kind in kinds:
+            setattr(kind, "knows", chain)  # noqa: B010
+        drawn(chain, True)
+        assert len(GRAPHS) == 1
+        return [weakref.ref(kind) for kind in kinds]
+
+    left = made()
+    gc.collect()
+    assert [one() for one in left] == [None, None] and len(GRAPHS) == 0
+
+
+def test_what_was_kept_goes_when_a_part_goes(used: list[Batch]) -> None:
+    """The model stays, with another layer; what was captured is of no use, and the next call gives it back, whatever
+    it is for."""
+    chain: Any = module()
+    for _ in range(2):  # what is taken again is watched as before
+        drawn(chain, True)
+    batch = weakref.ref(used[0])
+    used.clear()
+    chain.denoiser.last = nn.Linear(8, 3).double()
+    gc.collect()
+    other = spins()
+    drawn(other, True)
+    gc.collect()
+    used.clear()
+    assert batch() is None and len(GRAPHS) == 1
 
 
 @pytest.mark.parametrize("change", IN_PLACE, ids=lambda change: change.__name__)
@@ -577,13 +767,16 @@ TORCH: dict[str, Callable[[], object]] = {
     "autocast": lambda: torch.set_autocast_enabled("cpu", True),
     "default dtype": lambda: torch.set_default_dtype(torch.float64),
     "precision of products": lambda: torch.set_float32_matmul_precision("medium"),
+    "choice of kernels": lambda: setattr(torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark),
 }
 
 
 @pytest.fixture
 def _torch_put_back() -> Iterator[None]:
     dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    chosen = torch.backends.cudnn.benchmark
     yield
+    torch.backends.cudnn.benchmark = chosen
     torch.set_autocast_enabled("cpu", False)
     torch.set_default_dtype(dtype)
     torch.set_float32_matmul_precision(precision)

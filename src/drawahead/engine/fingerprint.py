@@ -9,6 +9,9 @@ Of functions, the walk follows what they may look up: variables they close over,
 classes, by the names in their code. Functions of the libraries in `_LIBRARIES` are taken to be what they are. Where
 something keeps numbers that no attribute shows (an open file, a random generator) there is no fingerprint, and rounds
 are captured anew.
+
+It is taken with every call, so it must be fast: what containers and modules hold is looked at a layer at a time, by
+functions that go through all of it in C. Nothing is remembered of a model but how values of the same kinds are sorted.
 """
 
 from __future__ import annotations
@@ -16,14 +19,18 @@ from __future__ import annotations
 import enum
 import functools
 import logging
+import operator
 import sys
 import threading
 import types
 import typing
 import weakref
 import zlib
+from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress, count
+from operator import attrgetter, itemgetter
 from typing import Any, final
 
 import numpy as np
@@ -39,6 +46,14 @@ _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.G
 _FIXED = (*_DESCRIPTORS, types.MemberDescriptorType, types.ClassMethodDescriptorType, np.dtype, np.ufunc)
 _SILENT = (logging.Logger, type(threading.Lock()), type(threading.RLock()), types.GenericAlias, types.UnionType)
 """What changes no answer."""
+_TEXT = frozenset({str})
+_LOOKS: tuple[Callable[[Tensor], Any], ...] = (
+    Tensor.data_ptr,
+    Tensor.stride,
+    attrgetter("shape"),
+    attrgetter("dtype"),
+    attrgetter("device"),
+)
 _EMPTY = frozenset({dict, OrderedDict, list, tuple, set})
 _BARE = frozenset({dict, list, tuple})
 """They have entries, and no attributes."""
@@ -49,6 +64,8 @@ _MADE = frozenset({"__init__", "__new__", "__post_init__"})
 _UNREAD = _MADE | {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__slots__"}
 _UNREAD |= {"__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__orig_bases__"}
 _MOST = 200_000  # things looked at: beyond that a model is captured anew
+_PLANS: dict[tuple[type, ...], tuple[Any, ...]] = {}
+"""See `_plan`."""
 
 
 class Opaque(Exception):
@@ -61,20 +78,27 @@ class Fingerprint:
 
     def __init__(self, marks: list[Any], seen: list[Any]) -> None:
         self._marks = marks
-        self._seen = [weakref.ref(one) for one in seen]
+        self._seen = [*map(weakref.ref, seen)]  # without a callback, an object has one reference, which all share
+        self._watched: list[weakref.ref[Any]] = []
+        self._gone: list[weakref.ref[Any]] = []
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Fingerprint) or len(self._seen) != len(other._seen) or self._marks != other._marks:
             return False
-        pairs = zip(self._seen, other._seen, strict=True)
-        return all((here := one()) is not None and here is another() for one, another in pairs)
+        return all(map(operator.is_, self._seen, other._seen)) and self.possible
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
     def possible(self) -> bool:
         """Whether another one can still be equal: not if something that it saw is gone."""
-        return all(one() is not None for one in self._seen)
+        return not self._gone if self._watched else all(one() is not None for one in self._seen)
+
+    def watch(self) -> None:
+        """Be told when something goes, so that `possible` need not look."""
+        seen = [one() for one in self._seen]
+        if not self._watched and not any(one is None for one in seen):
+            self._watched = [weakref.ref(one, self._gone.append) for one in seen]
 
 
 def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | None:
@@ -85,7 +109,7 @@ def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | N
         walk.marks += [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items()]
         walk.visit(type(chain))
         walk.named(chain.captured_parts().items())
-        walk.follow_names()
+        walk.finish()
     except (Opaque, RecursionError):
         return None
     return Fingerprint(walk.marks, walk.seen)
@@ -104,6 +128,7 @@ def _torch_settings(device: torch.device) -> list[Any]:
         torch.backends.cudnn.allow_tf32,
         torch.backends.cudnn.enabled,
         torch.backends.cudnn.deterministic,
+        torch.backends.cudnn.benchmark,  # which decides the kernels that answer
         (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()),
     ]
 
@@ -115,10 +140,12 @@ class _Walk:
         self._numbers: dict[int, int] = {}  # of objects met before
         self._held: list[Any] = []  # temporary objects, so that no id is used twice
         self._names = dict.fromkeys(_ASKED)  # that some function may look up
-        self._classes: list[type] = []  # met, of which attributes with such names count
-        self._looked: set[tuple[type, str]] = set()
-        self._ways: dict[type, Callable[[_Walk, Any], None]] = {}  # how things of a kind are entered
-        self._shown: dict[type, tuple[str, ...]] = {}  # their attributes in slots
+        self._classes: list[type | types.ModuleType] = []  # met, of which attributes with such names count
+        self._looked: set[tuple[Any, str]] = set()
+        self._ways = dict(_BUILTIN)  # how things of a kind are entered
+        self._dicts: list[dict[Any, Any]] = []  # met, and not entered so far
+        self._sequences: list[Any] = []
+        self._tensors: list[Tensor] = []
 
     def visit(self, value: Any) -> None:
         kind = type(value)
@@ -127,6 +154,9 @@ class _Walk:
             return
         if kind is float:
             self.marks.append(value.hex())  # 0.0 and -0.0 are equal, and nan is not
+            return
+        if kind in _EMPTY and not value:
+            self.marks.append(kind)
             return
         way = self._ways.get(kind)
         if way is None:
@@ -144,31 +174,53 @@ class _Walk:
             way(self, value)
 
     def named(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        marks = self.marks
-        for name, entry in entries:  # a module has dozens: most are plain or empty
-            kind = type(entry)
-            if kind in _VALUES:
-                marks += (name, entry, kind)
-            elif kind in _EMPTY and not entry:
-                marks += (name, kind)
-            elif kind is tuple and _VALUES.issuperset(kinds := tuple(map(type, entry))):
-                marks += (name, entry, kinds)
-            else:
-                marks.append(name)
-                self.visit(entry)
+        for name, entry in entries:
+            self.marks.append(name)
+            self.visit(entry)
 
-    def follow_names(self) -> None:
-        """Visit the attributes of classes that functions met on the way may look up, until there are no new ones."""
+    def finish(self) -> None:
+        """Enter what was met, and the attributes of classes that functions may look up, until there are no new ones."""
         before = -1
         while before != len(self._looked):
+            self._enter()
             before = len(self._looked)
-            for kind in self._classes:  # which grows meanwhile
-                for name, entry in list(vars(kind).items()):
-                    special = name.startswith("__") and name not in _UNREAD
-                    if (special or name in self._names) and (kind, name) not in self._looked:
-                        self._looked.add((kind, name))
-                        self.marks.append(name)
-                        self.visit(entry)
+            for owner in self._classes:  # which grows meanwhile
+                for name, entry in list(vars(owner).items()):
+                    special = name.startswith("__") and name not in _UNREAD and isinstance(owner, type)
+                    if (special or name in self._names) and (owner, name) not in self._looked:
+                        self._looked.add((owner, name))
+                        self.named([(name, entry)])
+        self._places(self._tensors)
+
+    def _new(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Those that were not met before; as `visit`, for many."""
+        met, first = len(self._numbers), len(self._held)
+        numbers = [*map(self._numbers.setdefault, map(id, values), count(first))]
+        self.marks.append(numbers)
+        self._held += values
+        if len(self._held) > _MOST:
+            raise Opaque
+        if len(self._numbers) - met == len(values):
+            return values
+        return [value for place, value in enumerate(values, first) if numbers[place - first] == place]
+
+    def _enter(self) -> None:
+        """What is in the containers met, and in those, and so on: all at once, which is faster than one by one."""
+        while self._dicts or self._sequences:
+            dicts, sequences, self._dicts, self._sequences = self._dicts, self._sequences, [], []
+            values = tuple(chain.from_iterable([*map(dict.values, dicts), *sequences]))
+            kinds = tuple(map(type, values))
+            known, places, plain, floats, holders, tensors, modules, others = _PLANS.get(kinds) or _plan(kinds)
+            full = [*compress(places, holders(values))]
+            self.marks += ([*map(len, dicts)], [*map(len, sequences)], [*chain.from_iterable(dicts)])
+            self.marks += (known, full, plain(values), array("d", floats(values)).tobytes())  # for floats, see `visit`
+            self._tensors += tensors(values)
+            if met := modules(values):
+                self._modules(self._new(met))
+            if full:
+                self._containers(self._new([values[i] for i in full]))
+            for value in others(values):
+                self.visit(value)
 
     # What there is
 
@@ -181,33 +233,50 @@ class _Walk:
 
     def _object(self, value: Any) -> None:
         """Its class and its attributes."""
-        self.visit(type(value))
+        self._kind(type(value))
         if type(value).__weakrefoffset__:  # of others, their attributes tell
             self.seen.append(value)
-        if type(value) not in self._shown and any(_hides(base) for base in type(value).__mro__):
-            raise Opaque
         self._attributes(value)
 
+    def _modules(self, values: Sequence[Any]) -> None:
+        """As `_object` each."""
+        kinds = [*map(type, values)]
+        slots = [self._kind(kind) for kind in dict.fromkeys(kinds)]
+        self.marks.append([*map(id, kinds)])
+        self.seen += values
+        self._dicts += map(vars, values)
+        for value in values if any(slots) else ():
+            self._in_slots(value)
+
+    def _kind(self, kind: type) -> tuple[str, ...]:
+        """The class of something that must show all it has. Its attributes in slots."""
+        self.visit(kind)
+        hides, slots = _layout_of(kind)
+        if hides:
+            raise Opaque
+        return slots
+
     def _attributes(self, value: Any) -> None:
-        kind = type(value)
-        if kind in _BARE:
-            return
-        if kind not in self._shown:
-            slots = (slot for base in kind.__mro__ for slot in _slots(base))
-            self._shown[kind] = tuple(slot for slot in slots if slot not in ("__weakref__", "__dict__"))
-        self.named(getattr(value, "__dict__", {}).items())
-        for slot in self._shown[kind]:
-            if hasattr(value, slot):
-                self.named([(slot, getattr(value, slot))])
+        if type(value) not in _BARE:
+            self._dicts += [dict(vars(value))] if hasattr(value, "__dict__") else []
+            self._in_slots(value)
+
+    def _in_slots(self, value: Any) -> None:
+        self.named((slot, getattr(value, slot)) for slot in _layout_of(type(value))[1] if hasattr(value, slot))
 
     def _tensor(self, value: Tensor) -> None:
-        if value.layout is not torch.strided:
+        self._tensors.append(value)
+
+    def _places(self, tensors: list[Tensor]) -> None:
+        """Where tensors are: what a graph reads of them on the device it reads anew each time."""
+        if not {torch.strided}.issuperset(map(attrgetter("layout"), tensors)):
             raise Opaque
-        self.seen.append(value)
-        self.marks.append((value.data_ptr(), value.shape, value.stride(), value.dtype, value.device))
-        # What a graph reads of a tensor on the device it reads anew each time. One on the CPU may have been copied.
-        if value.device.type == "cpu" and value.numel():
-            self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
+        self.seen += tensors
+        looks: list[list[Any]] = [[*map(look, tensors)] for look in _LOOKS]
+        self.marks += looks
+        if any(device.type == "cpu" for device in set(looks[-1])):  # a graph may have copied those
+            for value in {id(value): value for value in tensors if value.is_cpu and value.numel()}.values():
+                self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
 
     def _array(self, value: np.ndarray[Any, Any]) -> None:
         if value.dtype.hasobject:
@@ -226,6 +295,18 @@ class _Walk:
         plain: Any = next(kind for kind in _NUMBERS if isinstance(value, kind))
         self.visit(plain(value))
         self._attributes(value)
+
+    def _containers(self, values: Sequence[Any]) -> None:
+        """Just met, of the kinds in `_EMPTY`."""
+        dicts = [value for value in values if type(value) is dict]
+        if named := _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
+            self._dicts += dicts
+        for value in values if len(dicts) < len(values) or not named else ():
+            kind = type(value)
+            if kind is tuple or kind is list:
+                self._sequences.append(value)
+            elif kind is not dict or not named:
+                _BUILTIN[kind](self, value)
 
     def _mapping(self, value: Any) -> None:
         self.marks.append(len(value))
@@ -264,31 +345,28 @@ class _Walk:
 
     def _module(self, value: types.ModuleType) -> None:
         self.marks.append(id(value))
-        if value.__name__.partition(".")[0] not in _LIBRARIES:
-            self.named((name, vars(value)[name]) for name in list(self._names) if name in vars(value))
+        if not _of_library(value):
+            self._classes.append(value)
 
     def _function(self, value: types.FunctionType) -> None:
         code, library = value.__code__, _of_library(value)
         self.seen += [value, code]
         for part in (value.__defaults__, value.__kwdefaults__, value.__dict__):
-            self.visit(part)
+            if part:
+                self.visit(part)
+            else:
+                self.marks.append(type(part))
         names = {} if library else dict.fromkeys(_names(code))
         self._names |= names
         for cell in value.__closure__ or ():
             try:
-                self._read(cell.cell_contents, names)
+                self.visit(cell.cell_contents)
             except ValueError:
                 self.marks.append("empty")
         for name in names:
             if name in value.__globals__:
                 self.marks.append(name)
-                self._read(value.__globals__[name], names)
-
-    def _read(self, value: Any, names: Iterable[str]) -> None:
-        """What a function refers to. Of modules, it may look these names up."""
-        self.visit(value)
-        if isinstance(value, types.ModuleType) and not _of_library(value):
-            self.named((name, vars(value)[name]) for name in names if name in vars(value))
+                self.visit(value.__globals__[name])
 
     def _method(self, value: types.MethodType) -> None:
         self.visit(value.__self__)
@@ -359,10 +437,44 @@ def _way(kind: type) -> Callable[[_Walk, Any], None]:
     return next((enter for kinds, enter in _ENTER if issubclass(kind, kinds)), _Walk._object)
 
 
+_BUILTIN = {kind: _way(kind) for kind in (type, types.FunctionType, property, *_EMPTY)}  # which nobody can patch
+
+
+def _plan(kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """For many values of these kinds: the kinds; where containers are; and what takes the plain ones, floats,
+    containers, tensors, modules, and all others. Remembered, if that keeps no class of a user alive."""
+    groups: list[list[int]] = [[], [], [], [], [], []]
+    group_of = {kind: groups[_group(kind)] for kind in set(kinds)}
+    for i, kind in enumerate(kinds):
+        group_of[kind].append(i)
+    known = {kind: kind if _of_library(kind) else None for kind in group_of}
+    plan = tuple(map(known.get, kinds)), groups[2], *map(_taking, groups)
+    if None not in known.values() and len(kinds) < _MOST // 10:
+        if len(_PLANS) >= 256:
+            _PLANS.clear()
+        _PLANS[kinds] = plan
+    return plan
+
+
+def _group(kind: type) -> int:
+    tensor, module = _way(kind) is _Walk._tensor, issubclass(kind, torch.nn.Module)
+    return (kind in _VALUES, kind is float, kind in _EMPTY, tensor, module, True).index(True)
+
+
+def _taking(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """What takes the entries in these places, as a tuple even if it is one."""
+    return itemgetter(*places) if len(places) > 1 else lambda values: tuple(values[i] for i in places)
+
+
 def _of_library(value: Any) -> bool:
     """Whether a class, a function or a module belongs to a library."""
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
+    return isinstance(name, str) and _names_library(name)
+
+
+@functools.lru_cache(1024)
+def _names_library(name: str) -> bool:
+    return name.partition(".")[0] in _LIBRARIES
 
 
 def _hides(kind: type) -> bool:
@@ -372,6 +484,19 @@ def _hides(kind: type) -> bool:
     room = kind.__basicsize__ - kind.__base__.__basicsize__
     shown = len(_slots(kind)) + sum(name in vars(kind) for name in ("__dict__", "__weakref__"))
     return bool(kind.__itemsize__) or room > 8 * shown
+
+
+def _layout(kind: type) -> tuple[bool, tuple[str, ...]]:
+    """Whether objects of a class hide something, and their attributes in slots."""
+    slots = (slot for base in kind.__mro__ for slot in _slots(base) if slot not in ("__weakref__", "__dict__"))
+    return any(map(_hides, kind.__mro__)), tuple(slots)
+
+
+_library_layout = functools.lru_cache(_layout)  # of a class that is there, it does not change
+
+
+def _layout_of(kind: type) -> tuple[bool, tuple[str, ...]]:
+    return (_library_layout if _of_library(kind) else _layout)(kind)
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -54,9 +54,9 @@ class Graphs:
             self._kept = [kept for kept in self._kept if kept.fingerprint.possible]
             for i, kept in enumerate(self._kept):
                 if found is not None and kept.fingerprint == found:
-                    batch = self._kept.pop(i).batch
-                    batch.forgive()
-                    return batch, found
+                    del self._kept[i]
+                    kept.batch.forgive()
+                    return kept.batch, kept.fingerprint
         return Batch(sampler, fresh), found
 
     def give_back(self, chain: Chain, sampler: WindowSampler, batch: Batch, before: Fingerprint | None) -> None:
@@ -66,6 +66,7 @@ class Graphs:
         if batch.captured_since_kept and fingerprint(chain, sampler, batch.paths) != before:
             return
         batch.captured_since_kept = False
+        before.watch()
         owner = weakref.ref(chain.owner, self._drop)
         with self._lock:
             self._kept.append(_Kept(owner, before, batch))
