@@ -555,6 +555,49 @@ def test_on_round_sees_the_report_so_far(sampler: Sampler) -> None:
     assert reports[-1].widths == result.report.widths
 
 
+@pytest.mark.parametrize("name", ["masked", "linear, ddpm", "deterministic lanes"])
+@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+def test_looking_on_changes_nothing(sampler: Sampler, name: str) -> None:
+    """Where nobody looks, the device begins the next round before the last one is written down."""
+    options: dict[str, Any] = {"sampler": sampler, "seed": 1, "max_live": LIVE, "graphs": True}
+    alone = da.sample(CHAINS[name](), NUMBER, **options)
+    watched = da.sample(CHAINS[name](), NUMBER, on_round=lambda report: None, **options)
+    assert torch.equal(alone.samples, watched.samples)
+    one, other = (result.report.to_dict() for result in (alone, watched))
+    times = {"seconds", "oracle_seconds"}
+    assert {key: one[key] for key in one.keys() - times} == {key: other[key] for key in other.keys() - times}
+
+
+def test_a_model_that_fails_is_told_of_in_the_same_round() -> None:
+    """Whether somebody looks on or not, and the next call is none the worse."""
+    calls = []
+
+    def denoiser(x: Tensor, k: Tensor) -> Tensor:
+        calls.append(len(x))
+        if len(calls) == 5:
+            raise KeyError("the fifth call")
+        return x / 10
+
+    said = []
+    chain = GaussianChain(denoiser, Walk((0.1,) * 40), (2,))
+    for watch in (None, lambda report: None):
+        calls.clear()
+        with pytest.raises(SamplingError, match=r"in round 4 .*the fifth call") as caught:
+            da.sample(chain, 1, sampler=Coupled(3), seed=0, graphs=True, on_round=watch)
+        said.append(str(caught.value))
+        assert torch.equal(*(da.sample(chain, 1, sampler=Coupled(3), seed=0, graphs=g).samples for g in (True, False)))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("sampler", [Coupled(), Block(), Stepwise(), Picard(), Coupled(7)], ids=repr)
+def test_how_wide_a_window_may_become(sampler: WindowSampler) -> None:
+    """What is worked out on the CPU before a round is what the round itself works out, if it keeps every draft."""
+    wish, width = torch.meshgrid(torch.arange(4, 300), torch.arange(300), indexing="ij")
+    wish, width = wish.flatten(), width.flatten()
+    expected = sampler.next_width(wish, width, width).tolist()
+    assert sampler.most_next(tuple(wish.tolist()), tuple(width.tolist())) == expected
+
+
 @pytest.mark.parametrize("sampler", [Coupled(4), Block(), Sequential()], ids=repr)
 def test_a_caller_may_stop_it(sampler: Sampler) -> None:
     def fail(report: Report) -> None:

@@ -243,7 +243,7 @@ def test_weights_are_small() -> None:
     folder = files("drawahead.networks") / "weights"
     sizes = {file.name: len(file.read_bytes()) for file in folder.iterdir() if file.name.endswith(".safetensors")}
     assert set(sizes) == {"text.safetensors", "fashion.safetensors", "emoji.safetensors"}
-    assert all(size < 15_000_000 for size in sizes.values())
+    assert all(size < 16_000_000 for size in sizes.values())
 
 
 def test_the_text_model_has_learnt_english() -> None:

@@ -115,8 +115,9 @@ class Stream:
     def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
         """Standard normals (Box-Muller on consecutive uniforms); shape of `step` plus a last axis."""
         if step.is_cuda and self.dtype == torch.float64 and (kernel := _kernel()) is not None:
-            pairs = kernel(self.keys, int(purpose), step, attempt, (size + 1) // 2, normal=True)
-            return pairs.view(*step.shape, -1)[..., :size]
+            width = (size + 1) // 2
+            pairs = kernel(self.keys, int(purpose), step, attempt, width, normal=True)
+            return pairs.view(*step.shape, 2 * width)[..., :size]
         u = self._words(purpose, step, attempt, size + size % 2).unflatten(-1, (-1, 2))
         radius, angle = (-2.0 * u[..., 0].log()).sqrt_(), u[..., 1] * (2.0 * math.pi)
         return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(-2)[..., :size]

@@ -145,6 +145,7 @@ def sample(
 
 
 def _drive(run: Run, on_round: Callable[[Report], None] | None, stop: Stop | None, hurry: Stop | None) -> None:
+    run.watched = on_round is not None or stop is not None or hurry is not None
     try:
         with closing(run.rounds()) as rounds:
             for report in rounds:

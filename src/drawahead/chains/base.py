@@ -175,7 +175,7 @@ class Paths(abc.ABC):
         """Keep only these rows."""
 
     @abc.abstractmethod
-    def result(self, rows: Tensor) -> Tensor:
+    def result(self, rows: Tensor | slice) -> Tensor:
         """The finished values of these rows."""
 
     def __post_init__(self) -> None:

@@ -128,7 +128,7 @@ class TokenPaths(Paths):
         self.tokens, self.order, self.rank = self.tokens[rows], self.order[rows], self.rank[rows]
         self.stream, self.given = self.stream[rows], of_rows(self.given, rows)
 
-    def result(self, rows: Tensor) -> Tensor:
+    def result(self, rows: Tensor | slice) -> Tensor:
         return self.tokens[rows].cpu()
 
 
@@ -252,7 +252,8 @@ class TokenChain(Chain):
             key = torch.where(known, torch.inf, key)
         order = key.argsort(dim=-1, stable=True)
         rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=home).expand(rows, n))
-        rank = torch.where(rank < length.to(home)[:, None], rank, -1)
+        if self.evidence is not None:
+            rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         return TokenPaths(
             self.oracle,

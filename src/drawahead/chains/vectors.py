@@ -336,6 +336,6 @@ class VectorPaths(Paths):
         self.x, self.recorded, self.given = self.x[rows], self.recorded[rows], of_rows(self.given, rows)
         self.before = None if self.before is None else self.before[rows]
 
-    def result(self, rows: Tensor) -> Tensor:
+    def result(self, rows: Tensor | slice) -> Tensor:
         kept = self.chain.outcome(self.recorded[rows], self.x[rows])
-        return kept.reshape(len(rows), *self.chain.empty(1).shape[1:]).to("cpu", self.chain.dtype)
+        return kept.reshape(len(kept), *self.chain.empty(1).shape[1:]).to("cpu", self.chain.dtype)

@@ -153,10 +153,14 @@ class Batch:
             )
         return Positions(position, width, wish)
 
+    def wait(self) -> None:
+        """Until the device has done all rounds."""
+        self._status.tolist()
+
     def results(self, chain: Chain, rows: list[int]) -> Tensor:
         """The finished values of these rows."""
         paths = self.paths.bound(self._state_of_paths(), chain.model)
-        return paths.result(torch.tensor(rows, device=self.device))
+        return paths.result(slice(None) if rows == list(range(self.rows)) else torch.tensor(rows, device=self.device))
 
     def _round(self, model: Any, shape: Shape) -> None:
         paths = self.paths.bound(self._state_of_paths(), model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Generator
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 
@@ -21,6 +21,16 @@ from drawahead.samplers.window import WindowSampler
 _TABLES = 16  # of numbers for each step of a window that a round holds, at most
 _SMALL = 2**24  # bytes of drafts of one sample that are kept whether they are needed or not
 _LEAST = 4  # the narrowest window of the ladder, but for none at all
+
+
+class _Flight(NamedTuple):
+    """A round that the device works on."""
+
+    before: Positions
+    shape: Shape
+    began: float
+    fresh: bool
+    """Whether it had to be captured first."""
 
 
 @final
@@ -45,9 +55,9 @@ class CapturedRun(Run):
         self._length: list[int] = []
         self._began: list[int] = []
         self._positions = Positions([], [], [])
-        self._widths_known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
         self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
+        self._flight: _Flight | None = None
         self._under_way = self._rounds()
 
     def prepare(self) -> None:
@@ -96,14 +106,16 @@ class CapturedRun(Run):
     def _release(self) -> None:
         batch, self._batch = self._batch, None
         if batch is not None:
+            if self._flight is not None:
+                batch.wait()
             GRAPHS.give_back(self.call.chain, self.sampler, batch, self._model)
 
     @property
     def size(self) -> int:
         """How many samples are drawn together."""
         call = self.call
-        one = call.chain.row_bytes * (self._widest + 1) * _TABLES
-        return min(call.max_live, call.num_samples, max(1, _memory(call.chain.device) // one))
+        one, wanted = call.chain.row_bytes * (self._widest + 1) * _TABLES, min(call.max_live, call.num_samples)
+        return wanted if wanted == 1 else min(wanted, max(1, _memory(call.chain.device) // one))
 
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
@@ -146,10 +158,9 @@ class CapturedRun(Run):
     def _round(self, batch: Batch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
         taken = self._take(batch, live) if self.tally.hurried else 0
-        before, shape = self._positions, self._shape(batch)
+        before, shape, began, fresh = self._flight or self._launch(batch)
+        self._flight = None
         drafted = sum(before.width[row] for row in live)
-        began, first = time.perf_counter(), not batch.has(shape)
-        shape = batch.round(self.call.chain, shape)
         # Without drafts every row makes one step: there is nothing to read back before one ends.
         blind = self._blind and not shape.window and not shape.columns
         if blind and all(before.position[row] + 1 < self._length[row] for row in live):
@@ -159,7 +170,7 @@ class CapturedRun(Run):
             after = batch.read_positions()
         spent = time.perf_counter() - began
         self.oracle_seconds += spent
-        if not first and not blind and len(live) == batch.rows:
+        if not fresh and not blind and len(live) == batch.rows:
             self._times.setdefault(shape.window, []).append(spent)
             batch.seconds[shape.window] = spent
         committed = sum(after.position[row] - before.position[row] for row in live)
@@ -168,10 +179,17 @@ class CapturedRun(Run):
         self.committed[-1] += taken
         self.tally.committed += taken
         done = [row for row in live if after.position[row] >= self._length[row]]
+        if not done and not blind and not self.watched:  # the device need not wait for what is left to do here
+            self._flight = self._launch(batch)
         self._retire(batch, done)
         for row in live:
             if self._number[row] >= 0 and self.traced(self._number[row]):
                 self.progress[self._number[row]].append(after.position[row])
+
+    def _launch(self, batch: Batch) -> _Flight:
+        shape, began = self._shape(batch), time.perf_counter()
+        fresh = not batch.has(shape)
+        return _Flight(self._positions, batch.round(self.call.chain, shape), began, fresh)
 
     def _take(self, batch: Batch, live: list[int]) -> int:
         """Commit what is drafted, unverified. -> how many steps that were."""
@@ -202,7 +220,7 @@ class CapturedRun(Run):
         standing = self._positions
         width, wish = (tuple(part[row] for row in live) for part in (standing.width, standing.wish))
         left = [self._length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
-        wished = self._next_widths(wish, width)
+        wished = self.sampler.most_next(wish, width)
         ahead = [max(0, min(most, behind - 1)) for most, behind in zip(wished, left, strict=True)]
         window = self._rung(max(width))
         if not self.sampler.pipelined and window:
@@ -217,14 +235,6 @@ class CapturedRun(Run):
         unread = any(behind > here for behind, here in zip(left, width, strict=True))
         past = not self._tokens or not self.sampler.drafts_from_last or unread
         return Shape(window, columns, columns if past else 0)
-
-    def _next_widths(self, wish: tuple[int, ...], width: tuple[int, ...]) -> list[int]:
-        """How wide the next windows should be, if all that is drafted is kept."""
-        if (wish, width) not in self._widths_known:  # most rounds are like the one before
-            drafted = torch.tensor(width)
-            found: list[int] = self.sampler.next_width(torch.tensor(wish), drafted, drafted).tolist()
-            self._widths_known[wish, width] = found
-        return self._widths_known[wish, width]
 
     def _rung(self, width: int) -> int:
         """The narrowest width of the ladder that is not below this one, or the widest."""

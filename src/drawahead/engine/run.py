@@ -59,6 +59,8 @@ class Run(abc.ABC):
         self.done = 0
         self.oracle_seconds = 0.0
 
+    watched = True
+    """Whether somebody looks between rounds, and may stop there or change how it goes on."""
     round_count: int
     widths: list[int]
     passes: int

@@ -30,6 +30,7 @@ class Refining(WindowSampler):
 
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
     drafts_from_last: ClassVar[bool] = True
+    running: ClassVar[tuple[float, float]] = (0.5, 2.5)  # of five times it: most of a window is still being refined
     secant: bool
 
     def attempt(self, rounds: Tensor) -> Tensor | int:
@@ -54,12 +55,6 @@ class Refining(WindowSampler):
         if self.window is None and paths.one_pass:
             return paths.length
         return self._fixed_or(16.0, paths)
-
-    def next_width(self, wish: Tensor, width: Tensor, kept: Tensor) -> Tensor:
-        if self.window is not None:
-            return wish.expand_as(kept)
-        # A running mean of five times what was committed: most of a window is still being refined.
-        return torch.where(width > 0, (0.5 * wish + 2.5 * (kept + 1)).round().long().clamp(min=4), wish)
 
 
 @final
