@@ -114,7 +114,7 @@ class Stream:
 
     def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
         """Standard normals (Box-Muller on consecutive uniforms); shape of `step` plus a last axis."""
-        if step.is_cuda and self.dtype == torch.float64 and (kernel := _kernel()) is not None:
+        if self.dtype == torch.float64 and (kernel := _kernel(step.device.type)) is not None:
             width = (size + 1) // 2
             pairs = kernel(self.keys, int(purpose), step, attempt, width, normal=True)
             return pairs.view(*step.shape, 2 * width)[..., :size]
@@ -125,7 +125,7 @@ class Stream:
     def _words(self, purpose: Purpose, step: Tensor, attempt: Tensor | int, size: int) -> Tensor:
         width = (size + 1) // 2  # two uniforms from every block of four words
         blocks = step.numel() * width
-        if step.is_cuda and (kernel := _kernel()) is not None:
+        if (kernel := _kernel(step.device.type)) is not None:
             words = kernel(self.keys, int(purpose), step, attempt, width, normal=False)
             return self._narrowed(words).view(*step.shape, 2 * width)[..., :size]
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
@@ -167,8 +167,10 @@ class Stream:
 
 
 @functools.cache
-def _kernel() -> Callable[..., Tensor] | None:
+def _kernel(device: str) -> Callable[..., Tensor] | None:
     """All of it as one CUDA kernel, where that can be had."""
+    if device != "cuda":
+        return None
     try:
         from drawahead.randomness_cuda import numbers
     except ImportError:

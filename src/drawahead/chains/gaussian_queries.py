@@ -210,20 +210,13 @@ def leaning(
 ) -> Gaussian:
     """`target` (rows, w + 1), answered at `states`, with slopes from `draft` (rows, w), the answers before.
 
-    A slope is the least-squares factor of the change of the mean along the change of the state, held between the lowest
-    and the highest of `slopes` (rows, w). Only a row's own `width` (rows,) columns lean: what lies behind them in the
-    table is another row's business. Rows in which entries are overwritten do not lean: their states are not the
-    draft's own.
+    For slopes see `Gaussian.secants`. Only a row's own `width` (rows,) columns lean: what lies behind them in the table
+    is another row's business. Rows in which entries are overwritten do not lean: their states are not the draft's own.
     """
     drafted = draft.shape[1]
     slope = torch.zeros_like(target.scale)
     if draft.slope is not None and draft.anchor is not None:
-        moved, rose = states[:, :drafted] - draft.anchor, target.mean[:, :drafted] - draft.mean
-        size = (moved * moved).sum(-1)
-        found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(*slopes)
-        found = torch.where(size > 1e-12, found, draft.slope)
-        stands = (torch.arange(drafted, device=width.device) >= width[:, None]) | draft.slope.isnan()
-        slope[:, :drafted] = found.masked_fill_(stands, 0.0)
+        slope[:, :drafted] = target.first(drafted).secants(states[:, :drafted], draft, slopes, width)
     if free is not None:
         slope.masked_fill_(~free.all(-1, keepdim=True), 0.0)
     return Gaussian(target.mean, target.scale, slope, states)

@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor
@@ -82,6 +82,9 @@ class Gaussian(Law):
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
+        if self.mean.is_cuda and self.thin is None and (kernels := _kernels()) is not None:
+            both: tuple[Tensor, Tensor] = kernels.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
+            return both
         size, e = self._apart(draft)
         along = (e * noise).sum(-1)
         delta = size / self._unit
@@ -93,6 +96,21 @@ class Gaussian(Law):
         keep = keep & ~self._alone
         mirrored = torch.where(self._alone[..., None], self.draw(noise), mirrored)
         return torch.where(keep[..., None], guess, mirrored), keep
+
+    def secants(self, states: Tensor, draft: Self, slopes: tuple[Tensor, Tensor], width: Tensor) -> Tensor:
+        """How the mean changes with the state, by this law's, at `states` (rows, w, ...), and that of a `draft` which
+        leans (rows, w): the least-squares factor of one change along the other, held between the lowest and the highest
+        of `slopes` (rows, w). Zero in columns from `width` (rows,) on, and where the draft was never asked about."""
+        assert draft.slope is not None and draft.anchor is not None
+        if self.mean.is_cuda and (kernels := _kernels()) is not None:
+            found: Tensor = kernels.secant(states, self.mean, draft.anchor, draft.mean, draft.slope, *slopes, width)
+            return found
+        moved, rose = states - draft.anchor, self.mean - draft.mean
+        size = (moved * moved).sum(-1)
+        found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(*slopes)
+        found = torch.where(size > 1e-12, found, draft.slope)
+        stands = (torch.arange(found.shape[1], device=width.device) >= width[:, None]) | draft.slope.isnan()
+        return found.masked_fill_(stands, 0.0)
 
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
@@ -207,19 +225,20 @@ def _excess(z: Tensor, delta: Tensor) -> Tensor:
 
 
 @functools.cache
-def _kernel() -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
-    """The bisection as one CUDA kernel, where that can be had."""
+def _kernels() -> Any:
+    """What takes one CUDA kernel each, where that can be had; None elsewhere."""
     try:
-        from drawahead.laws.gaussian_cuda import residual_quantile
+        from drawahead.laws import gaussian_cuda
     except ImportError:
         return None
-    return residual_quantile
+    return gaussian_cuda
 
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
-    if delta.is_cuda and (kernel := _kernel()) is not None:
-        return kernel(delta, log_weight, normal, _BISECTIONS)
+    if delta.is_cuda and (kernels := _kernels()) is not None:
+        quantile: Tensor = kernels.residual_quantile(delta, log_weight, normal, _BISECTIONS)
+        return quantile
     c = _threshold(delta, log_weight)
     c = torch.where(c.isfinite(), c, 0.0)
     goal = _upper(normal) * _tail(c, c, delta, log_weight)

@@ -1,0 +1,120 @@
+"""What a GPU works out by kernels of its own is what torch works out step by step.
+
+Where there is no GPU, Triton interprets the kernels on the CPU, if it is there (`pip install triton`); where it is not,
+only what stands around them is tested.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from drawahead import randomness
+from drawahead.laws import Gaussian
+from drawahead.laws.gaussian import _BISECTIONS, _residual_quantile
+from drawahead.randomness import Purpose, Stream
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if DEVICE.type == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+TIGHT = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+
+def made_of(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def slow(keys: Tensor, purpose: int, step: Tensor, attempt: Any, width: int, *, normal: bool) -> Tensor:
+    """What a kernel is to give, a number at a time."""
+    plain = Stream(keys)._many(Purpose(purpose), step, attempt, width, numpy=False).view(step.numel(), 2 * width)
+    if not normal:
+        return plain
+    radius, angle = (-2 * plain[:, ::2].log()).sqrt(), 2 * torch.pi * plain[:, 1::2]
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1).flatten(1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_numbers_of_a_kernel_have_their_place(
+    size: int, steps: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many steps there are, none included."""
+    stream = Stream.of_samples(3, torch.arange(4), dtype)
+    step, attempt = torch.arange(steps).expand(4, -1) + torch.arange(4)[:, None], torch.tensor([0, 5, 1, 2])
+    draws: list[Any] = [stream.uniform, stream.normal]
+    expected = [draw(Purpose.VALUE, step, attempt, size=size) for draw in draws]
+    asked = []
+
+    def kernel(*arguments: Any, **options: Any) -> Tensor:
+        asked.append(arguments)
+        return slow(*arguments, **options)
+
+    monkeypatch.setattr(randomness, "_kernel", lambda device: kernel)
+    for draw, value in zip(draws, expected, strict=True):
+        torch.testing.assert_close(draw(Purpose.VALUE, step, attempt, size=size), value, rtol=0, atol=TIGHT[dtype])
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("normal", [False, True])
+@pytest.mark.parametrize("attempt", [0, torch.tensor([0, 5, 2**31])])
+def test_random_numbers(attempt: Any, normal: bool) -> None:
+    pytest.importorskip("triton")
+    from drawahead.randomness_cuda import numbers
+
+    keys = Stream.of_samples(2**64 - 1, torch.tensor([0, 1, 2**40])).keys
+    step = torch.tensor([[0, 1, 7], [2, 3, 2**31], [5, 9, 8]])
+    expected = slow(keys, Purpose.CORRECT, step, attempt, 5, normal=normal)
+    there = attempt if isinstance(attempt, int) else attempt.to(DEVICE)
+    found = numbers(keys.to(DEVICE), int(Purpose.CORRECT), step.to(DEVICE), there, 5, normal=normal).cpu()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13 if normal else 0.0)
+
+
+@pytest.mark.skipif(DEVICE.type == "cpu", reason="its functions are CUDA's own, which are not interpreted")
+def test_quantiles_of_residuals() -> None:
+    pytest.importorskip("triton")
+    from drawahead.laws.gaussian_cuda import residual_quantile
+
+    delta = torch.tensor([0.0, 1e-3, 0.05, 0.3, 2.0, 9.0], dtype=torch.float64)[:, None]
+    log_weight, normal = torch.tensor([0.0, -0.5], dtype=torch.float64), made_of(6, 2)
+    expected = _residual_quantile(delta, log_weight.expand(6, 2), normal)
+    found = residual_quantile(*(t.to(DEVICE) for t in (delta, log_weight, normal)), _BISECTIONS).cpu()
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("rows", "width", "d"), [(1, 4, 5), (3, 4, 64), (2, 2, 1500)])
+def test_couplings_and_secants(rows: int, width: int, d: int, dtype: torch.dtype) -> None:
+    """In tables cut out of wider ones, with a step that has no noise, equal means and steps that were never asked."""
+    pytest.importorskip("triton")
+    from drawahead.laws import gaussian_cuda
+
+    scale = made_of(rows, width + 1, seed=1, dtype=dtype).abs() + 0.1
+    scale[0, 0] = 0
+    target = Gaussian(made_of(rows, width + 1, d, dtype=dtype), scale).first(width)
+    apart = made_of(rows, width, d, seed=2, dtype=dtype) * torch.tensor([0, 1, 0.5, 4], dtype=dtype)[:width, None]
+    states, moved = made_of(rows, width + 1, d, seed=3, dtype=dtype)[:, :-1], made_of(rows, width, d, dtype=dtype)
+    moved[0, 1] = 0
+    slope = made_of(rows, width, seed=4, dtype=dtype)
+    slope[-1, 0] = torch.nan
+    draft = Gaussian(target.mean + apart / d**0.5, target.scale, slope, states + moved)
+    noise = made_of(rows, width + 1, d, seed=5, dtype=dtype)[:, :-1]
+    guess, uniform = draft.draw(noise), made_of(rows, width, seed=6, dtype=dtype).sigmoid()
+    values, kept = target.couple(draft, guess, noise, uniform)
+    there = [t.to(DEVICE) for t in (target.mean, draft.mean, target.scale, guess, noise, uniform)]
+    found, agrees = gaussian_cuda.couple(*there)
+    assert torch.equal(agrees.cpu(), kept) and bool(kept.any()) and not bool(kept.all())
+    torch.testing.assert_close(found.cpu(), values, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+
+    low, high = -torch.full_like(slope, 0.3), torch.full_like(slope, 0.2)
+    columns = torch.tensor([width, 1, 2])[:rows]
+    expected = target.secants(states, draft, (low, high), columns)
+    assert draft.anchor is not None
+    there = [t.to(DEVICE) for t in (states, target.mean, draft.anchor, draft.mean, slope, low, high, columns)]
+    leans = gaussian_cuda.secant(*there).cpu()
+    torch.testing.assert_close(leans, expected, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    assert bool((leans != 0).any())
