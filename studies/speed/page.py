@@ -326,7 +326,10 @@ def _rounds(row: Row) -> str:
 
 
 def _best_sequential(found: Row) -> Row:
-    return min([found["fashion"]["sequential"], *found["layouts"].values()], key=lambda row: row["seconds"])
+    """Of an image, the fastest that was ever measured, in any layout."""
+    rows = [found["fashion"]["sequential"], *found["layouts"].values()]
+    rows += [row["captured"] for name, row in found.get("ways", {}).items() if name == "image" and "captured" in row]
+    return min(rows, key=lambda row: row["seconds"])
 
 
 def _tuned(part: Row) -> Row:
