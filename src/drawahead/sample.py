@@ -170,7 +170,9 @@ def _is_set(stop: Stop | None) -> bool:
 def _result(run: Run) -> Result:
     numbers = run.numbers()
     run.done = len(numbers)  # Ctrl-C may have come before this was counted
-    return Result(run.values[numbers - run.call.first], numbers, run.report(), run.done == run.call.num_samples)
+    complete = run.done == run.call.num_samples
+    samples = run.values if complete else run.values[numbers - run.call.first]
+    return Result(samples, numbers, run.report(), complete)
 
 
 def as_chain(target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any]) -> Chain:

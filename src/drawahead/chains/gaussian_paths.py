@@ -54,7 +54,7 @@ class GaussianPaths(VectorPaths):
         if not isinstance(draft, Gaussian) or draft.slope is None or draft.anchor is None:
             return super().follow(draft, noise)
         slope = draft.slope.nan_to_num(0.0)
-        unmoved = draft.mean - slope[..., None] * draft.anchor
+        unmoved = torch.addcmul(draft.mean, slope[..., None], draft.anchor, value=-1)
         inputs = torch.addcmul(unmoved, draft.scale[..., None], noise)
         states = self._rolled(self._a(noise.shape[1]) + slope, inputs)
         mean = torch.addcmul(unmoved, slope[..., None], states[:, :-1])

@@ -210,7 +210,7 @@ class CapturedRun(Run):
         for rounds, among in by_rounds.items():
             numbers = torch.tensor([self._number[rows[i]] for i in among])
             lengths = torch.tensor([self._length[rows[i]] for i in among])
-            self.finish(numbers, lengths, values[among], rounds)
+            self.finish(numbers, lengths, values if len(among) == len(rows) else values[among], rounds)
         for row in rows:
             self._number[row] = -1
 

@@ -84,7 +84,9 @@ class Run(abc.ABC):
 
     def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
         """Note that these samples are done, in so many rounds."""
-        self.values[numbers - self.call.first] = values
+        places = (numbers - self.call.first).tolist()
+        in_order = places == [*range(places[0], places[0] + len(places))] if places else False
+        self.values[slice(places[0], places[-1] + 1) if in_order else numbers - self.call.first] = values
         self.finished.append((numbers, rounds))
         self.done += len(numbers)
         for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
