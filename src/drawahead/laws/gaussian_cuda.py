@@ -72,7 +72,8 @@ def residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor, steps: 
     return out
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+# Not another kernel for every shape: to make one takes as long as a hundred rounds.
+@triton.jit(do_not_specialize=["mean_row", "draft_row", "guess_row", "noise_row", "columns"])  # type: ignore[untyped-decorator]
 def _couple(  # type: ignore[no-untyped-def]
     mean, draft, guess, noise, scale_at, uniform_at, values, kept,
     mean_row, draft_row, guess_row, noise_row, columns, d,
@@ -130,7 +131,7 @@ def couple(
     return values, kept
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["state_row", "mean_row", "anchor_row", "draft_row", "columns"])  # type: ignore[untyped-decorator]
 def _secant(  # type: ignore[no-untyped-def]
     state, mean, anchor, draft, slope_at, low_at, high_at, width_at, out,
     state_row, mean_row, anchor_row, draft_row, columns, d, size: tl.constexpr,
