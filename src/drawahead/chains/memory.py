@@ -15,7 +15,7 @@ KEPT = "kept "
 """How the tensors of a memory are named among those of its paths."""
 _SHARE = 4  # of the free memory there is, at most one part in so many
 _ON_CPU = 2**31
-_LITTLE = 2**26  # bytes that there always are; to ask a GPU takes time
+_LITTLE = 2**26  # bytes that a GPU always has; to ask it takes time
 
 
 @final
@@ -33,7 +33,7 @@ class Memory:
         first = {name: table[:1] for name, table in given.items()}
         one = told(oracle, first).remember(tokens[:1], rank[:1])
         size = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
-        if not one or (size * len(tokens) > _LITTLE and size * len(tokens) > _room(tokens.device)):
+        if not one or not _fits(size * len(tokens), tokens.device):
             return None
         kept = told(oracle, given).remember(tokens, rank) if len(tokens) > 1 else one
         return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))
@@ -69,5 +69,7 @@ def recalled(
     return oracle.recalled_rows(kept, token, torch.where(step < length[:, None], place, n), step, *cells)
 
 
-def _room(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[0] // _SHARE if device.type == "cuda" else _ON_CPU
+def _fits(size: int, device: torch.device) -> bool:
+    if device.type != "cuda":
+        return size <= _ON_CPU
+    return size <= _LITTLE or size <= torch.cuda.mem_get_info(device)[0] // _SHARE
