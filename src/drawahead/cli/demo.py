@@ -22,7 +22,7 @@ from drawahead.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 WORDS = ["red apple", "cactus"]
-FEW = 40  # steps of a picture on a CPU
+FEW = 100  # steps of a picture on a CPU
 _WHY = ", because there is no GPU here"
 TILED = 24  # the order of the tiling: large enough to see the frozen corners
 _NEXT = """On a GPU a round of many queries takes little longer than a round of one, so fewer rounds are fewer seconds.
