@@ -76,8 +76,8 @@ def residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor, steps: 
 @triton.jit(do_not_specialize=["mean_row", "draft_row", "guess_row", "noise_row", "columns"])  # type: ignore[untyped-decorator]
 def _couple(  # type: ignore[no-untyped-def]
     mean, draft, guess, noise, scale_at, uniform_at, values, kept,
-    mean_row, draft_row, guess_row, noise_row, columns, d,
-    least: tl.constexpr, size: tl.constexpr,
+    mean_row, draft_row, guess_row, noise_row, columns,
+    d: tl.constexpr, least: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
     row, column = i // columns, i % columns
@@ -134,7 +134,8 @@ def couple(
 @triton.jit(do_not_specialize=["state_row", "mean_row", "anchor_row", "draft_row", "columns"])  # type: ignore[untyped-decorator]
 def _secant(  # type: ignore[no-untyped-def]
     state, mean, anchor, draft, slope_at, low_at, high_at, width_at, out,
-    state_row, mean_row, anchor_row, draft_row, columns, d, size: tl.constexpr,
+    state_row, mean_row, anchor_row, draft_row, columns,
+    d: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
     row, column = i // columns, i % columns
