@@ -40,7 +40,7 @@ class OrderTransformer(nn.Module):
         order = rank.argsort(dim=1, stable=True)
         first = 1 + (rank < 0).sum(1, keepdim=True)  # the sink and the evidence are seen by every query
         seen = torch.arange(1 + tokens.shape[1], device=rank.device) < (first + prefix)[..., None]  # (r, c, 1 + n)
-        return self._logits(tokens.gather(1, order), order, position, seen[:, None])
+        return self._logits(tokens.gather(1, order), order, position, self._hiding(seen))
 
     def memory(self, rows: int, length: int) -> dict[str, Tensor]:
         """Room for keys and values of the sink, `length` tokens, and one that nobody sees."""
@@ -59,9 +59,10 @@ class OrderTransformer(nn.Module):
         turn = self._turns(torch.cat([none, place, position], dim=1))
         slot = torch.cat([none, slot], dim=1)
         sees = torch.cat([slot + 1, seen], dim=1)[..., None] > torch.arange(memory["keys"].shape[3], device=slot.device)
+        where, hidden = (torch.arange(rows, device=slot.device)[:, None], slot), self._hiding(sees)
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, _Layer)
-            x = layer.extend(x, turn, slot, sees[:, None], memory["keys"][:, i], memory["values"][:, i])
+            x = layer.extend(x, turn, where, hidden, memory["keys"][:, i], memory["values"][:, i])
         logits: Tensor = self.head(self.norm(x[:, 1 + s :]))
         return logits
 
@@ -70,13 +71,17 @@ class OrderTransformer(nn.Module):
         before it: what training asks, and the log-likelihood of a text."""
         return self._logits(tokens.gather(1, order), order, order, None)
 
-    def _logits(self, content: Tensor, order: Tensor, position: Tensor, seen: Tensor | None) -> Tensor:
+    def _hiding(self, seen: Tensor) -> Tensor:
+        """What is added to attention (r, 1, tokens, slots), so that only what is `seen` (r, tokens, slots) counts."""
+        return torch.zeros_like(seen, dtype=self.sink.dtype).masked_fill_(~seen, -torch.inf)[:, None]
+
+    def _logits(self, content: Tensor, order: Tensor, position: Tensor, hidden: Tensor | None) -> Tensor:
         rows, n = content.shape
         sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
         x = torch.cat([sink, self.token(content), blank], dim=1)
         turn = self._turns(torch.cat([torch.zeros_like(order[:, :1]), order, position], dim=1))
         for layer in self.layers:
-            x = layer(x, turn, 1 + n, seen)
+            x = layer(x, turn, 1 + n, hidden)
         logits: Tensor = self.head(self.norm(x[:, 1 + n :]))
         return logits
 
@@ -102,26 +107,31 @@ class _Layer(nn.Module):
         for linear in (self.out, self.down):  # the stream starts out quiet
             nn.init.normal_(linear.weight, std=spread)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], content: int, seen: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], content: int, hidden: Tensor | None) -> Tensor:
         q, k, v = self._heads(x, turn)
         k, v = k[:, :, :content], v[:, :, :content]
         among = scaled_dot_product_attention(q[:, :, :content], k, v, is_causal=True)
-        if seen is None:  # query i sees the sink and the first i of the order
+        if hidden is None:  # query i sees the sink and the first i of the order
             asked = scaled_dot_product_attention(q[:, :, content:], k[:, :, :-1], v[:, :, :-1], is_causal=True)
         else:
-            asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=seen)
+            asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=hidden)
         return self._added(x, torch.cat([among, asked], dim=2))
 
     def extend(
-        self, x: Tensor, turn: tuple[Tensor, Tensor], slot: Tensor, sees: Tensor, keys: Tensor, values: Tensor
+        self,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor],
+        where: tuple[Tensor, Tensor],
+        hidden: Tensor,
+        keys: Tensor,
+        values: Tensor,
     ) -> Tensor:
-        """Keys and values (r, heads, slots, size) of the first tokens go to `slot` (r, s); all attend to what is there
-        and `sees` (r, 1, tokens, slots) lets them."""
+        """Keys and values (r, heads, slots, size) of the first tokens go to these rows and slots (r, s); all attend to
+        what is there, but for what is `hidden` (r, 1, tokens, slots)."""
         q, k, v = self._heads(x, turn)
-        rows, s = torch.arange(len(x), device=x.device)[:, None], slot.shape[1]
         for kept, new in ((keys, k), (values, v)):
-            kept.transpose(1, 2)[rows, slot] = new[:, :, :s].transpose(1, 2)
-        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=sees))
+            kept.transpose(1, 2)[where] = new[:, :, : where[1].shape[1]].transpose(1, 2)
+        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden))
 
     def _heads(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values (r, heads, tokens, size)."""
@@ -138,4 +148,4 @@ class _Layer(nn.Module):
 def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     a, b = x.chunk(2, dim=-1)
     cos, sin = (part[:, :, None] for part in turn)
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    return torch.cat([torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(a * sin, b, cos)], dim=-1)
