@@ -82,7 +82,15 @@ class Gaussian(Law):
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
-        if self.mean.is_cuda and self.thin is None and (kernels := _kernels()) is not None:
+        values, keep = self._reflected(draft, guess, noise, uniform)
+        if self.thin is None:
+            return values, keep
+        alone = self._alone
+        return torch.where(alone[..., None], self.draw(noise), values), keep & ~alone
+
+    def _reflected(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """`couple`, but for laws that stand alone."""
+        if self.mean.is_cuda and (kernels := _kernels()) is not None:
             both: tuple[Tensor, Tensor] = kernels.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
             return both
         size, e = self._apart(draft)
@@ -90,11 +98,7 @@ class Gaussian(Law):
         delta = size / self._unit
         keep = uniform.log() <= delta * (along - delta / 2)  # 0 where the means are the same
         # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
-        mirrored = self.draw(torch.addcmul(noise, along[..., None], e, value=-2))
-        if self.thin is None:
-            return torch.where(keep[..., None], guess, mirrored), keep
-        keep = keep & ~self._alone
-        mirrored = torch.where(self._alone[..., None], self.draw(noise), mirrored)
+        mirrored = torch.addcmul(self.mean, self.scale[..., None], torch.addcmul(noise, along[..., None], e, value=-2))
         return torch.where(keep[..., None], guess, mirrored), keep
 
     def secants(self, states: Tensor, draft: Self, slopes: tuple[Tensor, Tensor], width: Tensor) -> Tensor:
