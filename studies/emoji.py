@@ -132,6 +132,7 @@ def values(data: Data) -> dict[str, str | None]:
         "cost": f"{ahead / one:.1f}",
         "emoji": table(heading, lines),
         "versions": origin(data, "emoji")["versions"],
+        "note": data.get("note"),
     }
 
 

@@ -188,7 +188,7 @@ def _latency(data: Data | None) -> dict[str, str | None]:
     if data is None:
         return dict.fromkeys(names)
     rows: list[Row] = list(data["rows"].values())
-    untrained = sorted({f"{row['size']} for {row['observations']}" for row in rows if not row["trained"]})
+    untrained = sorted({f"{row['size']} with {row['observations']} at a time" for row in rows if not row["trained"]})
     return origin(data, "policies") | {
         "latency": _latency_table(rows),
         "device": " and ".join(sorted({row["device"] for row in rows})),

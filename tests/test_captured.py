@@ -595,7 +595,7 @@ def test_how_wide_a_window_may_become(sampler: WindowSampler) -> None:
     wish, width = torch.meshgrid(torch.arange(4, 300), torch.arange(300), indexing="ij")
     wish, width = wish.flatten(), width.flatten()
     expected = sampler.next_width(wish, width, width).tolist()
-    assert sampler.most_next(tuple(wish.tolist()), tuple(width.tolist())) == expected
+    assert sampler.widest_next(tuple(wish.tolist()), tuple(width.tolist())) == expected
 
 
 @pytest.mark.parametrize("sampler", [Coupled(4), Block(), Sequential()], ids=repr)

@@ -62,9 +62,9 @@ def test_a_sample_does_not_depend_on_its_company(sampler: Sampler, company: Toke
     for options in (
         {"num_samples": 8},
         {"num_samples": 1},
-        {"max_live": 1, "num_samples": 12},
+        {"max_live": 1},
         {"max_live": 5},
-        {"max_batch_size": 1, "num_samples": 12},
+        {"max_batch_size": 1},
         {"max_batch_size": 7},
         {"executor": Local(chunk_bytes=2000)},
         {"on_round": lambda report: None},

@@ -72,7 +72,7 @@ def test_a_page_says_what_was_measured(measured: Path) -> None:
     page = (DOCS / "policies.md").read_text()
     both = policies.STUDY.render([data, rollouts], page)
     assert "| drawahead | 90.0% (85.0% to 94.0%) | 50% | 12.0 |" in both and "-0.5 points" in both
-    assert "| drawahead, compiled | 0M | 1 | float32 |" in both and "for seconds only: tiny for 1" in both
+    assert "| drawahead, compiled | 0M | 1 | float32 |" in both and "for seconds only: tiny with 1" in both
     alone = policies.STUDY.render([data, None], page)
     assert "Milliseconds per call" in alone and "McNemar" not in alone
     assert "Milliseconds per call" not in policies.STUDY.render([None, None], both)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import torch
@@ -96,9 +97,11 @@ class GaussianChain(VectorChain):
         super().__init__(shape, record, dtype, device, plan.s == 0, condition, law_dtype)
         self.denoiser = denoiser
         self.schedule = schedule
-        self.plan = plan.to(self.device, self.law_dtype)
-        self.factors = pad(self.plan.a, (0, 1), value=1.0)  # (N + 1,) A of every step, and of none
-        self.moments = torch.stack([self.plan.b, self.plan.s], dim=-1)  # (N, 2)
+        plan = plan.to(self.device, self.law_dtype)
+        self.factors = pad(plan.a, (0, 1), value=1.0)  # (N + 1,) A of every step, and 1 for the padding behind them
+        self.moments = torch.stack([plan.b, plan.s], dim=-1)  # (N, 2)
+        # The plan is a view of these tables: what is laid out for speed can never say something else.
+        self.plan = replace(plan, a=self.factors[:-1], b=self.moments[:, 0], s=self.moments[:, 1])
         signal = self.plan.signal[:-1]
         # No increment can change faster with the state than if the state told the data outright.
         steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)

@@ -58,7 +58,7 @@ class VectorChain(Chain):
             raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
         first = torch.where(deterministic.cpu(), torch.arange(self.steps), self.steps)
         ahead = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([self.steps])])
-        self._broken = bool(deterministic[:-1].any())  # whether a step before the last has no noise
+        self.deterministic_within = bool(deterministic[:-1].any())  # at a step before the last
         self._ahead = {place.type: ahead.to(place) for place in (torch.device("cpu"), self.device)}
 
     @property
@@ -124,11 +124,6 @@ class VectorChain(Chain):
         model = getattr(self, self.noun)
         words = [described([model])] if isinstance(model, Compiled) else []
         return "; ".join(words + ([] if self._wide else [NARROW]))
-
-    @property
-    def broken(self) -> bool:
-        """Whether a step before the last is deterministic."""
-        return self._broken
 
     def next_deterministic(self, device: torch.device) -> Tensor:
         """By step (N + 1,): the first deterministic step at or after it; N if there is none."""
@@ -212,7 +207,7 @@ class VectorPaths(Paths):
         return self.chain.device
 
     def room_at(self, position: Tensor) -> Tensor:
-        if not self.chain.broken:
+        if not self.chain.deterministic_within:
             return super().room_at(position)
         ahead = self.chain.next_deterministic(position.device)[position.clamp(max=self.chain.steps)]
         return torch.minimum(self.length - 1, ahead) - position

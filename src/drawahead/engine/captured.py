@@ -84,7 +84,9 @@ class Batch:
 
     def load(self, fresh: Paths, rows: list[int]) -> None:
         """Begin with these fresh paths in these rows."""
-        none = torch.zeros_like(fresh.position)
+        none = torch.zeros_like(
+            fresh.position
+        )  # as `sampler.begin` has it, without its empty law: that takes a GPU time
         new = fresh.tensors() | {"width": none, "wish": self.sampler.first_width(fresh), "rounds": none}
         # Small tables of whole numbers, of which those on the CPU are carried over together.
         control = [

@@ -220,7 +220,7 @@ class CapturedRun(Run):
         standing = self._positions
         width, wish = (tuple(part[row] for row in live) for part in (standing.width, standing.wish))
         left = [self._length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
-        wished = self.sampler.most_next(wish, width)
+        wished = self.sampler.widest_next(wish, width)
         ahead = [max(0, min(most, behind - 1)) for most, behind in zip(wished, left, strict=True)]
         window = self._rung(max(width))
         if not self.sampler.pipelined and window:

@@ -144,8 +144,8 @@ def _secant(  # type: ignore[no-untyped-def]
     anchor += row * anchor_row + column * d
     draft += row * draft_row + column * d
     slope = tl.load(slope_at + i)
-    square, dot = slope * 0.0, slope * 0.0  # NaN where it is to stay as it is
-    square, dot = tl.where(slope == slope, square, 0.0), tl.where(slope == slope, dot, 0.0)
+    none = tl.where(slope == slope, slope, 0.0) * 0.0  # a zero of the tables' type; a slope may be NaN
+    square, dot = none, none
     at = tl.arange(0, size)
     for first in range(0, d, size):
         inside = first + at < d

@@ -174,7 +174,7 @@ class WindowSampler(Sampler):
         past, new = self.running
         return torch.where(width > 0, (past * wish + new * (kept + 1)).round().long().clamp(min=4), wish)
 
-    def most_next(self, wish: tuple[int, ...], width: tuple[int, ...]) -> list[int]:
+    def widest_next(self, wish: tuple[int, ...], width: tuple[int, ...]) -> list[int]:
         """`next_width` of rows whose drafts are all kept; without tensors, which would take ten times as long."""
         if self.window is not None:
             return list(wish)
