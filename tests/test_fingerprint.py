@@ -571,6 +571,19 @@ def test_sparse_tensors_are_captured_anew_each_time() -> None:
     assert len(GRAPHS) == 0
 
 
+def test_a_single_number_of_any_stride(used: list[Batch]) -> None:
+    """One entry cut out of a wider table on the CPU: its neighbours say nothing, and it is looked at."""
+    table = torch.tensor([[0.1, 0.2, 0.3]])
+    shift = table[:, 1]
+    assert shift.stride() != (1,)
+    chain = GaussianChain(lambda x, k: x / 10 + shift, WALK, (2,))
+    drawn(chain, True)
+    table[0, 0] = 5.0
+    drawn(chain, True)
+    assert used[0] is used[1]
+    assert_captured_anew(chain, lambda: table[:, 1].mul_(2), used)
+
+
 def test_nan_is_as_it_was(used: list[Batch]) -> None:
     """It is not equal to itself."""
     nan, holder = float("nan"), types.SimpleNamespace(values=[float("nan"), 1.0])

@@ -276,7 +276,9 @@ class _Walk:
         self.marks += looks
         if any(device.type == "cpu" for device in set(looks[-1])):  # a graph may have copied those
             for value in {id(value): value for value in tensors if value.is_cpu and value.numel()}.values():
-                self.marks.append(_checksum(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
+                whole = value.detach().contiguous()
+                flat = whole.as_strided((whole.numel(),), (1,))  # a single number may have any stride
+                self.marks.append(_checksum(flat.view(torch.uint8).numpy()))
 
     def _array(self, value: np.ndarray[Any, Any]) -> None:
         if value.dtype.hasobject:
