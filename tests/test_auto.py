@@ -33,8 +33,9 @@ class Made:
         whole: bool = False,
         captured: bool = False,
         harmless: bool = True,
+        live: int = 1,
     ) -> None:
-        self._seconds = seconds
+        self._seconds, self.live = seconds, live
         self.steps, self.whole, self.captured, self.harmless = steps, whole, captured, harmless
         self.first = 128 if captured else 1
         self.asked: list[int] = []
@@ -140,6 +141,28 @@ def test_a_choice_that_changes_samples_is_kept_unless_another_is_much_better() -
         assert (window_of(chosen(made, known)) != first) == changes
     known.learn(first, seconds(first), 2000.0, 1000)
     assert chosen(made, known).sampler != Coupled(window=first)  # much better, now
+
+
+def test_what_turned_out_slower_than_one_by_one_is_given_up() -> None:
+    """Though samples change with it: but not for a little that another window might win."""
+
+    def seconds(window: int) -> float:
+        return 1.0 + window / 40
+
+    made, known = Made(seconds, captured=True, harmless=False), Experience()
+    first = window_of(chosen(made, known))
+    known.learn(first, None, 0.99 * made.steps / seconds(first), 4)
+    assert window_of(chosen(made, known)) == first
+    known.learn(first, None, 1.02 * made.steps / seconds(first), 4000)
+    assert chosen(made, known).sampler == Sequential()
+    assert chosen(made, known).sampler == Sequential(), "it stays so"
+
+
+def test_a_sample_among_others_gives_up_later_than_one_alone() -> None:
+    """All others would wait for it while it goes on one step at a time."""
+    alone, among = (chosen(Made(lambda window: 1.0 + window / 8, captured=True, live=live)).sampler for live in (1, 64))
+    assert isinstance(alone, Coupled) and isinstance(among, Coupled) and alone.window == among.window
+    assert 0.5 * alone.least < among.least < 0.9 * alone.least
 
 
 def test_expected_rounds_follow_what_was_seen() -> None:

@@ -30,7 +30,9 @@ from drawahead import (
     TokenChain,
 )
 from drawahead.chains.base import Chain
+from drawahead.engine import graphs as graphs_kept
 from drawahead.engine.captured import Batch
+from drawahead.engine.fingerprint import fingerprint
 from drawahead.engine.graphs import GRAPHS
 from drawahead.samplers import Sampler
 from drawahead.schedules import linear_betas
@@ -286,6 +288,59 @@ def test_every_sampler_uses_it_again(sampler: Sampler, used: list[Batch]) -> Non
     for chain in (spins(), module()):
         first, second = (drawn(chain, True, sampler) for _ in range(2))
         assert used[-1] is used[-2] and same(first, second)
+
+
+def swapped(network: Network) -> None:
+    network.first.weight.data = network.first.weight.data.clone()
+
+
+def rescaled(network: Network) -> None:
+    network.scale = 2.0
+
+
+@pytest.mark.parametrize(
+    ("change", "begins", "again"),
+    [
+        (lambda network: None, True, True),
+        (rescaled, True, False),
+        (swapped, False, False),
+    ],
+    ids=["as it was", "a number has changed", "a tensor lies elsewhere"],
+)
+def test_a_first_round_begins_before_it_is_known_to_count(
+    change: Callable[[Network], None],
+    begins: bool,
+    again: bool,
+    used: list[Batch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a device that works while Python does, if the round can do no harm; it counts if nothing has changed."""
+    happened: list[str] = []
+
+    def looking(*arguments: Any) -> Any:
+        happened.append("looked")
+        return fingerprint(*arguments)
+
+    def asking(*arguments: Any) -> Any:
+        happened.append("asked")
+        return plain(*arguments)
+
+    plain, network = Batch.round, Network()
+    monkeypatch.setattr(graphs_kept, "ASYNCHRONOUS", {"cpu"})
+    monkeypatch.setattr(graphs_kept, "fingerprint", looking)
+    monkeypatch.setattr(Batch, "round", asking)
+    chain = GaussianChain(network, WALK, (3,), dtype=torch.float64)
+    before, rounds = (da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True).report.rounds for _ in range(2))
+    assert before == rounds
+    change(network)
+    happened.clear()
+    result = da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True)
+    assert happened[: 1 + begins] == ["asked", "looked"][1 - begins :]
+    assert (used[-1] is used[-2]) == again
+    assert happened.count("asked") == result.report.rounds + (begins and not again)
+    fresh = module()
+    change(fresh.denoiser)
+    assert torch.equal(result.samples, drawn(fresh, True, seed=1))
 
 
 def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:

@@ -62,6 +62,8 @@ class Batch:
         self.rows = len(fresh)
         self.graphs: dict[Shape, Any] = {}
         self.captured_since_kept = False
+        self.begins_early = True
+        """Whether a round does nothing but work on this batch, so that one too many does no harm."""
         self.seconds: dict[int, float] = {}  # of a round by its window, as it was last seen
         self._missed: dict[Shape, float] = {}  # seconds that rounds wider than need be have cost
         self._capturing = 0.0  # seconds that it took to capture a round

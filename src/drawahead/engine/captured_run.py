@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import time
 from collections.abc import Callable, Generator
@@ -30,21 +31,20 @@ class _Flight(NamedTuple):
     shape: Shape
     began: float
     fresh: bool
-    """Whether it had to be captured first."""
+    """Whether it had to be captured first, or ran while something else was done."""
 
 
 @final
 class CapturedRun(Run):
     """A batch of rows, each of which is given the next sample when its own has ended."""
 
-    def __init__(self, call: Call, sampler: WindowSampler, *, blind: bool = True) -> None:
-        """`blind`: whether the device may work through rounds that commit one step each without being waited for."""
+    def __init__(self, call: Call, sampler: WindowSampler) -> None:
         super().__init__(call)
-        self._blind = blind
         self.sampler = sampler
         self._tokens = isinstance(call.chain, TokenChain)
         self._widest = sampler.widest(call.chain.steps)
         self._ladder = _ladder(self._widest, halved=sampler.window is not None)
+        self._kept_ahead = self._rung(self._widest) if call.chain.row_bytes * self._widest < _SMALL else 0
         self.round_count = 0
         self.widths = []
         self.passes = 0
@@ -100,6 +100,11 @@ class CapturedRun(Run):
         times = sorted(self._times.get(self._rung(window), ()))
         return times[len(times) // 2] if times else None
 
+    def wait(self) -> None:
+        """Until the device has done the rounds that were asked of it."""
+        if self._batch is not None:
+            self._batch.wait()
+
     def close(self) -> None:
         self._release()
 
@@ -126,12 +131,30 @@ class CapturedRun(Run):
         if self.sampler.keeps_guesses:
             fresh.remember(self._widest)
         if self._batch is None:
-            self._batch, self._model = GRAPHS.take(self.call.chain, self.sampler, fresh)
-            free = list(range(len(fresh)))
-            self._number, self._length, self._began = ([-1] * len(fresh) for _ in range(3))
-            self._positions = Positions(*([0] * len(fresh) for _ in range(3)))
-        rows = free[: len(fresh)]
-        self._batch.load(fresh, rows)
+            self._begin(fresh)
+        else:
+            self._seat(self._batch, fresh, free[: len(fresh)])
+
+    def _begin(self, fresh: Paths) -> None:
+        """Find a batch for the first samples. What is known of the model is compared while their first round runs."""
+        call, rows = self.call, list(range(len(fresh)))
+        likely = GRAPHS.likely(call.chain, self.sampler, fresh)
+        if likely is not None:
+            self._batch = likely.batch
+            self._seat(self._batch, fresh, rows)
+            if self._batch.has(self._shape(self._batch)):
+                self._flight = self._launch(self._batch)._replace(fresh=True)  # it will not be timed
+        batch, self._model = GRAPHS.take(call.chain, self.sampler, fresh, likely)
+        if batch is not self._batch:
+            self._batch, self._flight = batch, None
+            self._seat(batch, fresh, rows)
+
+    def _seat(self, batch: Batch, fresh: Paths, rows: list[int]) -> None:
+        """Give these rows their samples."""
+        if len(self._number) < batch.rows:
+            self._number, self._length, self._began = ([-1] * batch.rows for _ in range(3))
+            self._positions = Positions(*([0] * batch.rows for _ in range(3)))
+        batch.load(fresh, rows)
         wish, standing = self.sampler.first_width(fresh).tolist(), self._positions
         for i, row in enumerate(rows):
             self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
@@ -162,7 +185,7 @@ class CapturedRun(Run):
         self._flight = None
         drafted = sum(before.width[row] for row in live)
         # Without drafts every row makes one step: there is nothing to read back before one ends.
-        blind = self._blind and not shape.window and not shape.columns
+        blind = not shape.window and not shape.columns
         if blind and all(before.position[row] + 1 < self._length[row] for row in live):
             position = [p + (number >= 0) for p, number in zip(before.position, self._number, strict=True)]
             after = Positions(position, before.width, before.wish)
@@ -210,7 +233,8 @@ class CapturedRun(Run):
         for rounds, among in by_rounds.items():
             numbers = torch.tensor([self._number[rows[i]] for i in among])
             lengths = torch.tensor([self._length[rows[i]] for i in among])
-            self.finish(numbers, lengths, values if len(among) == len(rows) else values[among], rounds)
+            part = values if len(among) == len(rows) else values.index_select(0, torch.tensor(among))
+            self.finish(numbers, lengths, part, rounds)
         for row in rows:
             self._number[row] = -1
 
@@ -229,8 +253,7 @@ class CapturedRun(Run):
         if self._tokens:
             columns = max(columns, window if self.sampler.drafts_from_last else 0)
         else:  # drafts cost a prediction nothing: as many as may ever be needed, so that shapes are few
-            all_of_them = self._rung(self._widest) if self.call.chain.row_bytes * self._widest < _SMALL else 0
-            columns = max(columns, window, batch.columns, all_of_them)
+            columns = max(columns, window, batch.columns, self._kept_ahead)
         # Only tokens have rows to read for what lies beyond; a prediction drafts any number of steps.
         unread = any(behind > here for behind, here in zip(left, width, strict=True))
         past = not self._tokens or not self.sampler.drafts_from_last or unread
@@ -238,7 +261,10 @@ class CapturedRun(Run):
 
     def _rung(self, width: int) -> int:
         """The narrowest width of the ladder that is not below this one, or the widest."""
-        return next((rung for rung in self._ladder if rung >= width), max(self._widest, 1)) if width else 0
+        if not width:
+            return 0
+        place = bisect.bisect_left(self._ladder, width)
+        return self._ladder[place] if place < len(self._ladder) else max(self._widest, 1)
 
     def _count(self, rows: int, shape: Shape, committed: int, drafted: int, live: int) -> None:
         """What was asked. Padding is among it, but where one pass answers a path it repeats a question."""

@@ -76,9 +76,13 @@ class Opaque(Exception):
 class Fingerprint:
     """Equal to another one if nothing that it saw has changed."""
 
-    def __init__(self, marks: list[Any], seen: list[Any]) -> None:
+    def __init__(self, marks: list[Any], seen: list[Any], tensors: list[Tensor]) -> None:
         self._marks = marks
         self._seen = [*map(weakref.ref, seen)]  # without a callback, an object has one reference, which all share
+        self._tensors = [*map(weakref.ref, tensors)]
+        self._places = [*map(Tensor.data_ptr, tensors)]
+        self.versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+        """How often each tensor was written into."""
         self._watched: list[weakref.ref[Any]] = []
         self._gone: list[weakref.ref[Any]] = []
 
@@ -94,6 +98,13 @@ class Fingerprint:
         """Whether another one can still be equal: not if something that it saw is gone."""
         return not self._gone if self._watched else all(one() is not None for one in self._seen)
 
+    def may_hold(self, settings: list[Any]) -> bool:
+        """Whether another one may be equal, which is quick to say, and all memory that it saw is where it was."""
+        if not self.possible or self._marks[0] != settings:
+            return False
+        tensors = [tensor for one in self._tensors if (tensor := one()) is not None]
+        return self._places == [*map(Tensor.data_ptr, tensors)]
+
     def watch(self) -> None:
         """Be told when something goes, so that `possible` need not look."""
         seen = [one() for one in self._seen]
@@ -105,14 +116,19 @@ def fingerprint(chain: Chain, settings: object, paths: Paths) -> Fingerprint | N
     """Of a chain's model and settings, and of what a row of its paths is made of; None where that cannot be told."""
     walk = _Walk()
     try:
-        walk.marks += [repr(settings), *_torch_settings(chain.device)]
-        walk.marks += [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items()]
+        walk.marks.append(settings_of(chain, settings, paths))
         walk.visit(type(chain))
         walk.named(chain.captured_parts().items())
         walk.finish()
     except (Opaque, RecursionError):
         return None
-    return Fingerprint(walk.marks, walk.seen)
+    return Fingerprint(walk.marks, walk.seen, walk.tensors)
+
+
+def settings_of(chain: Chain, settings: object, paths: Paths) -> list[Any]:
+    """What a fingerprint says of all but the model."""
+    rows = [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items()]
+    return [repr(settings), *_torch_settings(chain.device), *rows]
 
 
 def _torch_settings(device: torch.device) -> list[Any]:
@@ -145,7 +161,7 @@ class _Walk:
         self._ways = dict(_BUILTIN)  # how things of a kind are entered
         self._dicts: list[dict[Any, Any]] = []  # met, and not entered so far
         self._sequences: list[Any] = []
-        self._tensors: list[Tensor] = []
+        self.tensors: list[Tensor] = []
 
     def visit(self, value: Any) -> None:
         kind = type(value)
@@ -190,7 +206,7 @@ class _Walk:
                     if (special or name in self._names) and (owner, name) not in self._looked:
                         self._looked.add((owner, name))
                         self.named([(name, entry)])
-        self._places(self._tensors)
+        self._places(self.tensors)
 
     def _new(self, values: Sequence[Any]) -> Sequence[Any]:
         """Those that were not met before; as `visit`, for many."""
@@ -214,7 +230,7 @@ class _Walk:
             full = [*compress(places, holders(values))]
             self.marks += ([*map(len, dicts)], [*map(len, sequences)], [*chain.from_iterable(dicts)])
             self.marks += (known, full, plain(values), array("d", floats(values)).tobytes())  # for floats, see `visit`
-            self._tensors += tensors(values)
+            self.tensors += tensors(values)
             if met := modules(values):
                 self._modules(self._new(met))
             if full:
@@ -265,7 +281,7 @@ class _Walk:
         self.named((slot, getattr(value, slot)) for slot in _layout_of(type(value))[1] if hasattr(value, slot))
 
     def _tensor(self, value: Tensor) -> None:
-        self._tensors.append(value)
+        self.tensors.append(value)
 
     def _places(self, tensors: list[Tensor]) -> None:
         """Where tensors are: what a graph reads of them on the device it reads anew each time."""

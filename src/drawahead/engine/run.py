@@ -86,7 +86,10 @@ class Run(abc.ABC):
         """Note that these samples are done, in so many rounds."""
         places = (numbers - self.call.first).tolist()
         in_order = places == [*range(places[0], places[0] + len(places))] if places else False
-        self.values[slice(places[0], places[-1] + 1) if in_order else numbers - self.call.first] = values
+        if in_order:
+            self.values[places[0] : places[-1] + 1] = values
+        else:  # which starts no threads for a few rows, as an index does
+            self.values.index_copy_(0, numbers - self.call.first, values.to(self.values))
         self.finished.append((numbers, rounds))
         self.done += len(numbers)
         for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):

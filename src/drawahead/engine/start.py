@@ -88,10 +88,12 @@ def _chosen(call: Call, auto: Auto, executor: Executor, graphs: bool | None, cap
 def _learn(run: Run, known: Experience, began: float) -> None:
     """Take in what a run that began then has shown, and say in its report what came instead of what was expected."""
     sampler, report = run.call.sampler, run.report()
-    if not isinstance(sampler, Coupled) or not report.num_samples:
+    if not isinstance(sampler, Coupled) or report.num_samples < run.call.num_samples:
         return
     window = report.steps - 1 if sampler.window is None else sampler.window
-    known.learn(window, run.seconds_of(window), report.mean_rounds, report.num_samples)
+    # A captured round costs the same however few of its rows are still drawn: the slowest sample's count.
+    rounds = report.rounds * run.size / report.num_samples if isinstance(run, CapturedRun) else report.mean_rounds
+    known.learn(window, run.seconds_of(window), rounds, report.num_samples)
     if 0 in known.seconds and window in known.seconds:
         ratio = known.seconds[window] / known.seconds[0]
         one_by_one = report.steps * known.seconds[0] * math.ceil(report.num_samples / run.call.max_live)
@@ -140,11 +142,15 @@ class _CapturedTimings:
     def seconds(self, window: int) -> float:
         if window not in self._seconds:
             sampler = Coupled(window=window) if window else Sequential()
-            run = CapturedRun(_pilot(self.call, sampler, self.live), sampler, blind=False)
+            run = CapturedRun(_pilot(self.call, sampler, self.live), sampler)
             try:
-                for _ in zip(range(5), run.rounds(), strict=False):
-                    pass
-                self._seconds[window] = run.seconds_of(window) or float("inf")
+                next(run.rounds(), None)  # which may have to be captured
+                run.wait()
+                began = time.perf_counter()
+                more = sum(1 for _ in zip(range(4), run.rounds(), strict=False))
+                run.wait()  # rounds that draft nothing do not wait for the device
+                one = (time.perf_counter() - began) / more if more else math.inf
+                self._seconds[window] = run.seconds_of(window) or math.inf if window else one
             finally:
                 self.probes += sum(run.widths)
                 run.close()

@@ -29,6 +29,7 @@ _MEASURED = 4  # windows that are timed at most for one choice
 _BETTER = 0.9  # of the time that another window must promise to take for it to be chosen after all
 _MUCH_BETTER = 0.6  # and where samples depend on the window: calls should seldom draw others than the call before
 WORTH = 1.5  # the least gain for which `Sequential` is left on the word of a guess, where a trial is not cheap
+_PATIENCE = 0.75  # of its costs that a sample must win back among others: alone, it would hold up all of them
 _GAIN = 1.05  # and where it is, or where the rounds are known
 
 
@@ -36,6 +37,8 @@ class Timings(Protocol):
     """What `Auto` may measure about one call."""
 
     steps: int
+    live: int
+    """How many samples are drawn together."""
     whole: bool
     """Whether a round costs no more for a wider window: asking about a whole path costs as much as about one step."""
     harmless: bool
@@ -130,7 +133,8 @@ def _chosen(timings: Timings, known: Experience) -> Choice:
     if known.choice is not None:  # is another one so much better?
         before = known.choice.sampler
         spent = cost(before.window or steps - 1) if isinstance(before, Coupled) else one_by_one
-        if min(cost(best), one_by_one) > spent * (_BETTER if timings.harmless else _MUCH_BETTER):
+        enough = _BETTER if timings.harmless else _MUCH_BETTER
+        if min(cost(best) / enough, one_by_one) >= spent:
             return known.choice
     if gain < worth:
         twice = between(seconds, 1) / single
@@ -140,7 +144,8 @@ def _chosen(timings: Timings, known: Experience) -> Choice:
     window = None if timings.whole else best
     ratio = seconds[best] / single
     reason = f"a round with window {best} takes {ratio:.2f} times as long as one without; about {gain:.1f}x less time"
-    return Choice(Coupled(window=window, least=float(f"{ratio:.2g}")), reason)
+    least = ratio if timings.live == 1 else _PATIENCE * ratio
+    return Choice(Coupled(window=window, least=float(f"{least:.2g}")), reason)
 
 
 def _measured(timings: Timings, seconds: dict[int, float], window: int) -> float:
