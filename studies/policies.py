@@ -205,7 +205,7 @@ def _latency_table(rows: Sequence[Row]) -> str:
         cells = {row["method"]: row for row in rows if keys(row) == key}
         for method in (method for method in METHODS if method in cells):
             row = cells[method]
-            times = [f"{row[name]:.1f}" for name in ("p50", "p99")]
+            times = [f"{row[name]:.1f}" for name in ("p50", "p95", "p99")]
             less = [
                 f"{cells[other]['p50'] / row['p50']:.1f}" if other in cells and other != method else "-"
                 for other in ("eager", "captured")
@@ -213,7 +213,7 @@ def _latency_table(rows: Sequence[Row]) -> str:
             millions = f"{row['parameters'] / 1e6:.0f}M"
             start = [METHODS[method], millions, str(row["observations"]), row["dtype"], f"{row['rounds']:.1f}"]
             lines.append([*start, *times, *less])
-    heading = ["", "parameters", "observations", "precision", "rounds", "p50 ms", "p99 ms", "x the loop", "x captured"]
+    heading = ["", "parameters", "observations", "precision", "rounds", "p50 ms", "p95 ms", "p99 ms", "x the loop", "x captured"]
     return table(heading, lines)
 
 
