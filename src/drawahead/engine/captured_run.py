@@ -116,8 +116,13 @@ class CapturedRun(Run):
             GRAPHS.give_back(self.call.chain, self.sampler, batch, self._model)
 
     @property
-    def size(self) -> int:
-        """How many samples are drawn together."""
+    def rows(self) -> int:
+        """How many samples were drawn together."""
+        return len(self._number)
+
+    @property
+    def _size(self) -> int:
+        """How many samples to draw together."""
         call = self.call
         one, wanted = call.chain.row_bytes * (self._widest + 1) * _TABLES, min(call.max_live, call.num_samples)
         return wanted if wanted == 1 else min(wanted, max(1, _memory(call.chain.device) // one))
@@ -125,7 +130,7 @@ class CapturedRun(Run):
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
         free = [row for row, number in enumerate(self._number) if number < 0]
-        fresh = self._waiting(len(free) if self._batch is not None else self.size)
+        fresh = self._waiting(len(free) if self._batch is not None else self._size)
         if fresh is None:
             return
         if self.sampler.keeps_guesses:

@@ -92,7 +92,7 @@ def _learn(run: Run, known: Experience, began: float) -> None:
         return
     window = report.steps - 1 if sampler.window is None else sampler.window
     # A captured round costs the same however few of its rows are still drawn: the slowest sample's count.
-    rounds = report.rounds * run.size / report.num_samples if isinstance(run, CapturedRun) else report.mean_rounds
+    rounds = report.rounds * run.rows / report.num_samples if isinstance(run, CapturedRun) else report.mean_rounds
     known.learn(window, run.seconds_of(window), rounds, report.num_samples)
     if 0 in known.seconds and window in known.seconds:
         ratio = known.seconds[window] / known.seconds[0]
