@@ -90,10 +90,6 @@ def _table(parts: Mapping[str, Part]) -> str:
     return f"<tr>{head}</tr>" + "".join(f"<tr>{cells}</tr>" for cells in rows)
 
 
-def _mean_recovery(sequences: Sequence[Designed]) -> float:
-    return sum(each.recovery for each in sequences) / len(sequences)
-
-
 def _about(asked: Options) -> dict[str, object]:
     import drawahead
 
