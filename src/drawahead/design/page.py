@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import torch
 from drawahead.adapters.proteinmpnn import Weights
 from drawahead.adapters.structures import read_structure
 from drawahead.design import figures, sources
-from drawahead.design.fasta import Designed
 from drawahead.design.folder import Part
 from drawahead.design.job import Job, settings
 from drawahead.design.models import find_weights
