@@ -12,7 +12,7 @@ import pytest
 import drawahead
 
 LIMIT = 2 * 2**30
-ROUNDS = 5  # each full window after the first is the same size; more of them only take time
+ROUNDS = 3  # each full window after the first is the same size; more of them only take time
 
 SCRIPT = f"""
 import resource, sys, torch

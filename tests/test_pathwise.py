@@ -45,20 +45,23 @@ def test_coupled_is_sequential_with_order_and_evidence(window: int | None) -> No
     assert torch.equal(drawn(chain, 40, Coupled(window)), drawn(chain, 40, Sequential()))
 
 
+COMPANY = 32
+
+
 @pytest.fixture(scope="module")
 def company() -> TokenChain:
     """Samples that differ in length and order, so that a row's fate could depend on its neighbours."""
     generator = torch.Generator().manual_seed(1)
-    evidence = torch.randint(2, (48, 24), generator=generator)
-    evidence[torch.rand(48, 24, generator=generator) < torch.rand(48, 1, generator=generator)] = HIDDEN
-    evidence[3], evidence[5] = HIDDEN, torch.ones(24, dtype=torch.long)
-    return TokenChain(DenseLogistic(24, beta=1.5), evidence=evidence)
+    evidence = torch.randint(2, (COMPANY, 18), generator=generator)
+    evidence[torch.rand(COMPANY, 18, generator=generator) < torch.rand(COMPANY, 1, generator=generator)] = HIDDEN
+    evidence[3], evidence[5] = HIDDEN, torch.ones(18, dtype=torch.long)
+    return TokenChain(DenseLogistic(18, beta=1.5), evidence=evidence)
 
 
 @pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
 def test_a_sample_does_not_depend_on_its_company(sampler: Sampler, company: TokenChain) -> None:
     """Sample 7 of seed 0 is sample 7 of seed 0."""
-    everyone = drawn(company, 48, sampler)
+    everyone = drawn(company, COMPANY, sampler)
     for options in (
         {"num_samples": 8},
         {"num_samples": 1},
@@ -69,7 +72,7 @@ def test_a_sample_does_not_depend_on_its_company(sampler: Sampler, company: Toke
         {"executor": Local(chunk_bytes=2000)},
         {"on_round": lambda report: None},
     ):
-        number = int(options.pop("num_samples", 48))  # type: ignore[call-overload]
+        number = int(options.pop("num_samples", COMPANY))  # type: ignore[call-overload]
         assert torch.equal(drawn(company, number, sampler, **options), everyone[:number]), options
 
 

@@ -50,7 +50,19 @@ def instance(mutant: token_mutants.Mutant) -> TokenChain | TokenOracle:
     return DESIGNED[mutant.instance] if mutant.instance in DESIGNED else SMALL[mutant.instance]
 
 
-@pytest.mark.parametrize("mutant", token_mutants.MUTANTS, ids=lambda mutant: type(mutant.sampler).__name__)
+# One of each kind of mistake; tests/test_mutants.py has all of them against the law tests.
+QUICK_TOKENS = ("SameNoiseTwice", "ReusedUniform", "WrongRatio", "PeekingStepwise", "OffByOne", "StaleNoise")
+QUICK_TOKENS += ("RedrawnDisagreement", "GuessKept", "FirstToFinish", "FlippedJudge")
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        mutant if type(mutant.sampler).__name__ in QUICK_TOKENS else pytest.param(mutant, marks=pytest.mark.slow)
+        for mutant in token_mutants.MUTANTS
+    ],
+    ids=lambda mutant: type(mutant.sampler).__name__,
+)
 def test_broken_samplers_of_tokens_are_caught(mutant: token_mutants.Mutant) -> None:
     verdict = da.verify(instance(mutant), mutant.draws, samplers=[mutant.sampler], with_power=False)
     assert failed(verdict) and failed(verdict) <= of_samples(mutant.sampler)

@@ -26,11 +26,12 @@ from drawahead.validate import short, whole
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
-# Block counts up to which plain integers, and then numpy, are quicker than torch; and how many torch takes at a time
-# on a CPU, so that its temporaries stay in cache. None of them changes a number.
+# Block counts up to which plain integers, and then numpy, are quicker than torch with many threads; and how many are
+# taken at a time on a CPU, so that temporaries stay in cache. None of them changes a number.
 _FEW = 8
 _SMALL = 1 << 13
 _CHUNK = 1 << 16
+_THREADS = 2  # of torch, with which it is slower than numpy
 
 
 class Purpose(enum.IntEnum):
@@ -131,7 +132,8 @@ class Stream:
         if len(self.keys) == 1 and blocks <= _FEW and step.device.type == "cpu":
             words = self._few(purpose, step, attempt, width)
         else:
-            words = self._many(purpose, step, attempt, width, numpy=step.device.type == "cpu" and blocks <= _SMALL)
+            numpy = step.device.type == "cpu" and (blocks <= _SMALL or torch.get_num_threads() <= _THREADS)
+            words = self._many(purpose, step, attempt, width, numpy=numpy)
         return self._narrowed(words).view(*step.shape, 2 * width)[..., :size]
 
     def _narrowed(self, words: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from studies.study import Data, data_path, save
 from tests.exactness import LEVEL, combined
 
 TINY = Plan(
-    dimensions=((2, 200, 50), (4, 100, 50)),
+    dimensions=((2, 80, 20), (4, 40, 20)),
     budgets=(20, 40),
     most=60,
     step_sizes=(0.4, 0.8),

@@ -20,6 +20,7 @@ from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
 from drawahead.chains.gaussian_queries import GaussianAnswer, GaussianQuery, GaussianTable, predictions
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian
+from drawahead.laws.gaussian import largest
 from drawahead.models.compiled import Compiled, described
 from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows
 from drawahead.randomness import Stream
@@ -269,7 +270,7 @@ class VectorPaths(Paths):
         given = {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()}
         predicted = predictions(self.chain, states.flatten(0, 1), step.flatten(), given)
         padding = torch.arange(depths, device=self.device) > width[:, None]
-        finite = (torch.linalg.vector_norm(predicted, torch.inf, dim=-1) < torch.inf).view_as(padding)
+        finite = (largest(predicted) < torch.inf).view_as(padding)
         sound = finite | padding | (self.position >= self.length)[:, None]
         # Nobody reads the padding, but what is added up may be multiplied by zero with it.
         own = predicted.nan_to_num_(0.0, 0.0, 0.0).unflatten(0, padding.shape)

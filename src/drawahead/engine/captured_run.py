@@ -161,10 +161,10 @@ class CapturedRun(Run):
             self._positions = Positions(*([0] * batch.rows for _ in range(3)))
         batch.load(fresh, rows)
         wish, standing = self.sampler.first_width(fresh).tolist(), self._positions
-        for i, row in enumerate(rows):
-            self._number[row], self._length[row] = int(fresh.sample[i]), int(fresh.length[i])
+        for row, *own in zip(rows, fresh.sample.tolist(), fresh.length.tolist(), wish, strict=True):
+            self._number[row], self._length[row], standing.wish[row] = own
             self._began[row] = self.round_count
-            standing.position[row], standing.width[row], standing.wish[row] = 0, 0, wish[i]
+            standing.position[row], standing.width[row] = 0, 0
 
     def _waiting(self, wanted: int) -> Paths | None:
         """The next samples, as many as wanted or as there are; those with nothing to draw are done at once."""

@@ -92,12 +92,13 @@ class Run(abc.ABC):
             self.values.index_copy_(0, numbers - self.call.first, values.to(self.values))
         self.finished.append((numbers, rounds))
         self.done += len(numbers)
-        for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
-            if length and self.traced(number):
-                self.progress[number].append(length)
+        for place, length in zip(places, lengths.tolist(), strict=True):
+            if place < TRACED and length:
+                self.progress[place + self.call.first].append(length)
 
     def begin(self, numbers: Sequence[int]) -> None:
-        self.progress.update({number: [0] for number in numbers if self.traced(number)})
+        last = self.call.first + TRACED
+        self.progress.update({number: [0] for number in numbers if number < last})
 
     def traced(self, number: int) -> bool:
         """Whether the report keeps the progress of this sample."""

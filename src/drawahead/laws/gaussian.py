@@ -142,10 +142,10 @@ class Gaussian(Law):
         """
         shift = self.mean - draft.mean
         least = torch.finfo(shift.dtype).tiny  # so that no zero is divided by
-        largest = torch.linalg.vector_norm(shift, torch.inf, dim=-1)
-        shift.div_(largest.clamp(min=least)[..., None])
+        most = largest(shift)
+        shift.div_(most.clamp(min=least)[..., None])
         length = torch.linalg.vector_norm(shift, dim=-1)
-        return largest * length, shift.div_(length.clamp(min=least)[..., None])
+        return most * length, shift.div_(length.clamp(min=least)[..., None])
 
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Self:
         return self._each(lambda part: part[index])
@@ -236,6 +236,14 @@ def _kernels() -> Any:
     except ImportError:
         return None
     return gaussian_cuda
+
+
+def largest(x: Tensor) -> Tensor:
+    """The largest absolute value along the last axis."""
+    if x.device.type == "cpu":  # where a norm takes twenty times as long
+        return x.abs().amax(-1)
+    norm: Tensor = torch.linalg.vector_norm(x, torch.inf, dim=-1)
+    return norm
 
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:

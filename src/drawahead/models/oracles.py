@@ -78,8 +78,8 @@ class TokenOracle(abc.ABC):
         evidence). Cell c asks for the row of position[c] in sequence row[c] given the positions of rank below
         prefix[c]. The (p,) cells come sorted by row, then by prefix. -> (p, q).
         """
-        pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
-        return self.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
+        row, prefix, context = contexts(row, prefix)
+        return self.rows_at(reveal(tokens, rank, row, prefix), context, position)
 
     def path_rows(
         self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
@@ -133,6 +133,13 @@ def told(oracle: TokenOracle, given: Mapping[str, Tensor]) -> TokenOracle:
     return oracle.conditioned(**given) if given else oracle
 
 
+def contexts(row: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The different pairs of a sequence and a prefix among sorted cells (p,), and which of them each cell has."""
+    new = torch.ones_like(row, dtype=torch.bool)
+    new[1:] = (row[1:] != row[:-1]) | (prefix[1:] != prefix[:-1])
+    return row[new], prefix[new], new.cumsum(0) - 1
+
+
 def reveal(tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor) -> Tensor:
     """The masked sequences (m, n) in which sequence row[i] shows only its positions of rank below prefix[i]."""
     return torch.where(rank[row] < prefix[:, None], tokens[row], HIDDEN)
@@ -155,9 +162,9 @@ class FunctionOracle(TokenOracle):
         return self.function(tokens, **self.given)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        pairs, context = torch.unique_consecutive(torch.stack([row, prefix]), dim=1, return_inverse=True)
-        shown = reveal(tokens, rank, pairs[0], pairs[1])
-        of = self.conditioned(**{name: table[pairs[0]] for name, table in self.given.items()}) if self.given else self
+        row, prefix, context = contexts(row, prefix)
+        shown = reveal(tokens, rank, row, prefix)
+        of = self.conditioned(**{name: table[row] for name, table in self.given.items()}) if self.given else self
         return of.rows_at(shown, context, position)
 
     def conditioned(self, **rows: Tensor) -> FunctionOracle:
