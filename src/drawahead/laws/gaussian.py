@@ -22,7 +22,7 @@ from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
 
 _SMALL = 0.1  # deltas below this use a series in delta: there the closed form is a difference of nearly equal tails
-_BISECTIONS = 80
+_BISECTIONS = 60  # of an interval of at most a thousand standard deviations: to less than rounding
 _DISJOINT = 1e3
 """Deltas from this on leave draft and target nothing in common: exp(-delta^2 / 8) is zero in every precision."""
 
