@@ -103,11 +103,12 @@ def test_a_copy_may_be_changed_alone(change: Change) -> None:
 @pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block(3), da.Stepwise(), da.Picard()], ids=repr)
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_a_change_is_seen_by_every_sampler(change: Change, sampler: Sampler) -> None:
-    chain = change.make()
-    before = drawn(chain, True, sampler)
-    expected = drawn(change.fresh(), True, sampler)
+    chain, seeds = change.make(), range(1, 4)
+    before = [drawn(chain, True, sampler, seed) for seed in seeds]
+    expected = [drawn(change.fresh(), True, sampler, seed) for seed in seeds]
     change.change(chain)
-    assert same(drawn(chain, True, sampler), expected) and not same(before, expected)
+    assert all(same(drawn(chain, True, sampler, seed), wanted) for seed, wanted in zip(seeds, expected, strict=True))
+    assert not all(map(same, before, expected)), "this change would not show"
 
 
 @PACKINGS
