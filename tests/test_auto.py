@@ -412,6 +412,34 @@ def test_on_a_diffusion_it_looks_at_other_noise_only() -> None:
     assert probed == report.probes > 0
 
 
+@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+def test_noise_that_was_drawn_before_has_no_part_in_how_it_is_drawn_again(
+    graphs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds that it took may change the choice for other seeds; the same call draws the same samples again."""
+    windows = iter(range(2, 9))
+
+    def choose(auto: Auto, timings: object, known: Experience) -> Choice:
+        known.choice = Choice(Coupled(next(windows)), "made up")
+        return known.choice
+
+    monkeypatch.setattr(Auto, "choose", choose)
+    chain = GaussianChain(lambda x, k: torch.tanh(x), da.DDPM(timesteps=da.schedules.spaced(30, 1000)), (3,))
+    first, other, later, again = (
+        da.sample(chain, 2, seed=seed, first=number, graphs=graphs) for seed, number in ((0, 0), (1, 0), (0, 2), (0, 0))
+    )
+    samplers = [result.report.sampler for result in (first, other, later)]
+    assert len(set(samplers)) == 3 and again.report.sampler == samplers[0]
+    assert torch.equal(again.samples, first.samples)
+
+
+def test_what_was_chosen_for_many_seeds_is_not_all_kept() -> None:
+    known, choice = Experience(), Choice(Sequential(), "made up")
+    for seed in range(5000):
+        known.note((seed, 0), choice)
+    assert (4999, 0) in known.past and (0, 0) not in known.past and len(known.past) < 2000
+
+
 def test_the_gain_in_the_report_is_the_one_that_came() -> None:
     """Not what was hoped for: it is worked out from the rounds that samples took."""
     oracle = Sleeping(MixtureOfProducts.random(64), call=0.02)

@@ -71,14 +71,17 @@ def _chosen(call: Call, auto: Auto, executor: Executor, graphs: bool | None, cap
     known = _experience(call.chain.model).setdefault((live, call.chain.steps, where), Experience())
     if known.whole is None:
         known.whole = _whole(call)
-    given = live, known.whole
+    given, noise = (live, known.whole), (call.seed, call.first)
     timings = _CapturedTimings(call, *given) if captured else _PackedTimings(call, executor, *given)
     try:
-        sampler, reason = auto.choose(timings, known)
+        # On tokens every choice draws the same samples.
+        sampler, reason = (not timings.harmless and known.past.get(noise)) or auto.choose(timings, known)
     except NotCaptured as error:
         if graphs:
             raise
         return _chosen(_noted(call, error), auto, executor, graphs, captured=False)
+    if known.choice == (sampler, reason):  # else it was made without measuring, or before
+        known.note(noise, known.choice)
     call = replace(call, sampler=sampler, choice=f"{call.choice}; {reason}".lstrip("; "), probes=timings.probes)
     began = time.perf_counter()
     call = replace(call, learn=lambda run: _learn(run, known, began))

@@ -5,8 +5,8 @@ which depends on the machine, the model and the number of samples drawn together
 noise than the samples', and how many rounds a sample takes is at first a guess, which samples that are drawn correct.
 
 The choice reads times, and rounds of samples of earlier calls, whose noise is spent: never noise of the samples that
-are about to be drawn. So it changes no law. On tokens it does not even change a sample: `Coupled` gives what
-`Sequential` gives.
+are about to be drawn. So it changes no law, and a seed that was drawn before is drawn as it was then. On tokens it does
+not even change a sample: `Coupled` gives what `Sequential` gives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol, final
+from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 from drawahead.chains.base import Paths
 from drawahead.engine.threads import Thread
@@ -30,6 +30,7 @@ _BETTER = 0.9  # of the time that another window must promise to take for it to 
 _MUCH_BETTER = 0.6  # and where samples depend on the window: calls should seldom draw others than the call before
 WORTH = 1.5  # the least gain for which `Sequential` is left on the word of a guess, where a trial is not cheap
 _PATIENCE = 0.75  # of its costs that a sample must win back among others: alone, it would hold up all of them
+_PAST = 1024  # calls whose choices are remembered
 _GAIN = 1.05  # and where it is, or where the rounds are known
 
 
@@ -66,8 +67,16 @@ class Experience:
     rounds: dict[int, tuple[float, int]] = field(default_factory=dict)
     """Of a sample, by window: the mean, and over how many samples."""
     choice: Choice | None = None
+    past: dict[Any, Choice] = field(default_factory=dict)
+    """What was chosen for each noise, by what tells one from another; the last ones."""
     whole: bool | None = None
     """Whether a round costs no more for a wider window; None before anybody asked."""
+
+    def note(self, noise: Any, choice: Choice) -> None:
+        """Remember what was chosen for this noise: to choose by what it took would be to choose by the noise itself."""
+        self.past[noise] = choice
+        if len(self.past) > _PAST:
+            del self.past[next(iter(self.past))]
 
     def learn(self, window: int, seconds: float | None, rounds: float, samples: int) -> None:
         """Take in what drawing so many samples with this window has shown."""
