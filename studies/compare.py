@@ -18,7 +18,7 @@ from torch import Tensor
 
 from drawahead import schedules
 from drawahead.chains import GaussianChain
-from drawahead.models.oracles import HIDDEN
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import seeded
 from drawahead.report import Report
 from drawahead.sample import sample

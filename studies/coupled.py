@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead import plots
 from drawahead.chains import GaussianChain
-from drawahead.models.denoisers import Denoiser
+from drawahead.oracles.denoisers import Denoiser
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Sampler, Stepwise
 from drawahead.schedules import DDPM, StochasticLocalization, linear_betas
+from drawahead.show import plots
 from drawahead.targets import Hypercube
 from studies.study import out_option
 

@@ -30,14 +30,14 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.adapters._ties import symmetric
-from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
-from drawahead.adapters.structures import read_structure
-from drawahead.design import Job, Options
-from drawahead.design import run as run_tool
-from drawahead.design import sources as files_of
-from drawahead.design.models import find_weights
 from drawahead.errors import InputError
+from drawahead.proteins.design import Job, Options
+from drawahead.proteins.design import run as run_tool
+from drawahead.proteins.design import sources as files_of
+from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
+from drawahead.proteins.structures.files import read_structure
+from drawahead.proteins.ties import symmetric
 from drawahead.verification.statistics import two_sample_kolmogorov
 from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, read
 from studies.tables import table

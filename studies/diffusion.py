@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from drawahead.chains import GaussianChain
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
 from drawahead.schedules import StochasticLocalization

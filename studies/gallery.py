@@ -19,9 +19,8 @@ from drawahead.cli.names import named
 from drawahead.cli.shipped import Subject, TargetOptions
 from drawahead.sample import sample
 from drawahead.samplers import Coupled
-from drawahead.views import Grids, Images, Tokens, VectorView
-from drawahead.views.base import TokenView
-from drawahead.views.painting import paint, tiled
+from drawahead.show.painting import paint, tiled
+from drawahead.show.views import Grids, Images, Tokens, TokenView, VectorView
 from studies.study import Data, Stamp, Study, Watch, origin
 from studies.template import filled
 
@@ -172,12 +171,9 @@ def _pixels(view: VectorView, samples: Tensor, size: int) -> Any:
     from PIL import Image
 
     if isinstance(view, Images):
-        images = [
-            Image.fromarray(pixels).resize((size, size), Image.Resampling.BICUBIC)
-            for pixels in view.pixels(samples, 64)
-        ]
+        images = [paint(view.picture(values).data(), size) for values in samples]
         columns = math.ceil(len(images) / 2)
-        return tiled([[image.convert("RGB") for image in images[i : i + columns]] for i in (0, columns)], 8)
+        return tiled([images[i : i + columns] for i in (0, columns)], 8)
     table = view.pixels(samples.view(1, -1), samples.numel())[0].reshape(-1, 3)[: samples.numel()]
     rows = Image.fromarray(table.reshape(len(samples), -1, 3))
     return tiled([[rows.resize((640, 10 * rows.height), Image.Resampling.NEAREST)]])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drawahead import plots
+from drawahead.show import plots
 from studies.growth.figure import draw_line, log_axes
 from studies.growth.grid import measured
 from studies.growth.settings import FIXED_ORDER, HARD_IN_ORDER, Plan, TokenSetting

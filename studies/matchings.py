@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drawahead import plots, tilings
+from drawahead import tilings
+from drawahead.counting.matchings.planar import PlanarMatching
 from drawahead.report import Report
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Sampler
 from drawahead.samplers.separated import Separated
-from drawahead.targets.matchings import PlanarMatching
+from drawahead.show import plots
 from studies.estimates import Estimate, mean
 from studies.growth.measure import Measurement, unmeasured
 from studies.growth.slopes import slopes
@@ -131,7 +132,7 @@ def diamond(data: Data, path: Path) -> None:
     """A tiling of an Aztec diamond, drawn anew: it is not among the data. After a quick run a small one."""
     quick = max(cell["n"] for cell in data["measurements"]) <= 16**2
     target = tilings.dominoes("aztec", 8 if quick else 60)
-    tilings.draw(target, sample(target, sampler=Separated(), seed=0).samples[0], path)
+    target.view().draw(sample(target, sampler=Separated(), seed=0).samples, path)
 
 
 STUDY = Study(

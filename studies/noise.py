@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead import plots
-from drawahead.models.oracles import TokenOracle
-from drawahead.models.perturbed import Noisy
+from drawahead.oracles.perturbed import Noisy
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
+from drawahead.show import plots
 from drawahead.targets import DenseLogistic, Ising, Pairs, Product, SpanningTree, Table
 from drawahead.verification.statistics import chi_square
 from studies.estimates import Estimate, mean

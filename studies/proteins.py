@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 import drawahead as da
-from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_pdb
+from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_pdb
 from studies.study import data_path, out_option, save
 
 MODEL = "proteinmpnn/data/vanilla_model_weights/v_48_020.pt"

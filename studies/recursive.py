@@ -15,11 +15,11 @@ import numpy
 import torch
 
 from drawahead.chains import Chain, GaussianChain, TokenChain
-from drawahead.cli.budget import sample_within
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.samplers import Recursive
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import TARGETS, GaussianMixture, Hypercube
+from drawahead.teaching.budget import sample_within
 from studies.estimates import slope
 from studies.study import Data, Stamp, Study, Watch, origin
 from studies.tables import table

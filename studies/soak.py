@@ -26,7 +26,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import networks, tilings
-from drawahead.models.oracles import TokenOracle, WrappedOracle
+from drawahead.oracles.tokens import TokenOracle, WrappedOracle
 from studies.jobs import values
 from studies.study import DOCS, Data, Stamp, Study, Watch
 

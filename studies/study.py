@@ -15,9 +15,9 @@ import numpy
 import torch
 
 import drawahead
-from drawahead import plots
 from drawahead.errors import InputError
-from drawahead.progress import bar
+from drawahead.show import plots
+from drawahead.show.progress import bar
 from studies.template import PAGES, Values, render
 
 DOCS = Path(__file__).parents[1] / "docs"

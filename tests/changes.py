@@ -19,9 +19,9 @@ import drawahead as da
 from drawahead import HIDDEN, CountingDenoiser, CountingOracle, GaussianChain, Noisy, StackedChain, TokenChain, rtk
 from drawahead import ardiffusion as ar
 from drawahead.chains.base import Chain
-from drawahead.engine.captured import Batch
-from drawahead.engine.graphs import Graphs
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
+from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured_run import CapturedRun
 from drawahead.samplers import Coupled, Sampler
 from drawahead.schedules import linear_betas
 from drawahead.targets import GaussianMixture
@@ -55,16 +55,21 @@ class Change:
     name: str
     make: Callable[[], Chain]
     change: Callable[[Any], object]
-    """Changes the chain in place, or what it is made of."""
+    """Changes what the chain is made of; or makes another chain, which is then drawn from."""
     fresh: Callable[[], Chain]
     """The chain as it is made with the changed setting to begin with."""
     own: bool = False
-    """Whether only the chain is changed, not its model: then a shallow copy can be changed alone."""
+    """Whether only the chain is changed, not its model: then the model of a shallow copy stays as it is."""
     deep: bool = True
     """Whether a deep copy has a model of its own: what a function closes over is not copied."""
 
     def __str__(self) -> str:
         return self.name
+
+    def of(self, chain: Chain) -> Chain:
+        """The chain once it is changed."""
+        changed = self.change(chain)
+        return changed if isinstance(changed, Chain) else chain
 
 
 def assert_seen(change: Change, graphs: bool) -> None:
@@ -74,9 +79,9 @@ def assert_seen(change: Change, graphs: bool) -> None:
     assert same(drawn(chain, graphs), before)  # by now whatever is kept is kept
     expected = drawn(change.fresh(), graphs)
     assert not same(expected, before), "this change would not show"
-    change.change(chain)
-    assert same(drawn(chain, graphs), expected)
-    assert same(drawn(chain, not graphs), expected)
+    changed = change.of(chain)
+    assert same(drawn(changed, graphs), expected)
+    assert same(drawn(changed, not graphs), expected)
 
 
 def assert_copies_apart(change: Change, graphs: bool) -> None:
@@ -87,22 +92,21 @@ def assert_copies_apart(change: Change, graphs: bool) -> None:
             before = drawn(chain, graphs)
             twin = copied(chain)
             assert same(drawn(twin, graphs), before)
-            change.change(twin)
-            assert same(drawn(twin, graphs), drawn(change.fresh(), graphs))
+            assert same(drawn(change.of(twin), graphs), drawn(change.fresh(), graphs))
             assert same(drawn(chain, graphs), before)
 
 
 def batches_used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """A list to which every captured run adds the batch that it is given."""
     used: list[Batch] = []
-    take = Graphs.take
+    begin = CapturedRun._begin
 
-    def noting(graphs: Graphs, *arguments: Any) -> Any:
-        taken = take(graphs, *arguments)
-        used.append(taken[0])
-        return taken
+    def noting(run: CapturedRun, fresh: Any) -> None:
+        begin(run, fresh)
+        if run._batch is not None:
+            used.append(run._batch)
 
-    monkeypatch.setattr(Graphs, "take", noting)
+    monkeypatch.setattr(CapturedRun, "_begin", noting)
     return used
 
 
@@ -114,9 +118,11 @@ def found(chain: Any, path: str) -> Any:
     return functools.reduce(getattr, path.split("."), chain) if path else chain
 
 
-def put(path: str, value: Any) -> Callable[[Any], None]:
-    """Set what is there under these attributes of a chain to this value."""
+def put(path: str, value: Any) -> Callable[[Any], Chain | None]:
+    """Set what is there under these attributes of a chain to this value; a chain's own are another chain's."""
     owner, _, name = path.rpartition(".")
+    if not owner:
+        return lambda chain: chain.replace(**{name: value})
     return lambda chain: setattr(found(chain, owner), name, value)
 
 
@@ -413,7 +419,7 @@ VECTORS = [
     Change("counting: a part", counted, on("denoiser.denoiser", swapped), part(counted, swapped)),
     Change("vectors: record", module, put("record", (2, 4)), part(module, record=(2, 4)), own=True),
     Change("vectors: known", module, put("known", KNOWN), part(module, known=KNOWN), own=True),
-    Change("vectors: start", module, put("start_state", START), part(module, start=START), own=True),
+    Change("vectors: start", module, put("start", START), part(module, start=START), own=True),
     Change("vectors: condition", told, put("condition", {"condition": -START}), part(told, -START), own=True),
     Change(
         "vectors: condition in place",
@@ -432,7 +438,7 @@ VECTORS = [
     Change(
         "lanes: start",
         lanes,
-        put("start_state", normal(1, 6, seed=1)),
+        put("start", normal(1, 3, 2, seed=1)),
         part(lanes, start=normal(1, 3, 2, seed=1)),
         own=True,
     ),

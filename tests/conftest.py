@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,21 @@ def check() -> Callable[[float], None]:
         assert p_value >= LEVEL, f"the samples do not have their law: p = {p_value:.3g}"
 
     return verdict
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes when something sleeps, and a millionth of a second at each look: as on a machine that does nothing
+    else, and has all the speed there is."""
+    now = 0.0
+
+    def passes(seconds: float = 1e-6) -> float:
+        nonlocal now
+        now += seconds
+        return now
+
+    for name in ("perf_counter", "monotonic", "sleep"):
+        monkeypatch.setattr(time, name, passes)
 
 
 EMOJI_WORDS = ["apple", "cat", "face", "green", "red", "smiling"]

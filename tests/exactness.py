@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Recursive, Sampler
 from drawahead.verification.statistics import chi_square
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains import TokenChain
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.targets import (
     DenseLogistic,

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Thread
 from drawahead.laws import Categorical
 from drawahead.randomness import Purpose, Stream
+from drawahead.rounds.threads import Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
 from drawahead.samplers.segments import Flags, Ints
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
@@ -57,7 +57,7 @@ class TwoStepsAtOnce(Sequential):
 
     def run(self, paths: Paths) -> Thread:
         while len(paths):
-            count = torch.minimum(torch.full_like(paths.room, 2), paths.room + 1)
+            count = torch.minimum(torch.full_like(paths.room_at(paths.position), 2), paths.room_at(paths.position) + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
             law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))

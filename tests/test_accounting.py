@@ -11,7 +11,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, CountingOracle, Coupled, Recursive, Report, Sequential, Stepwise, TokenChain
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DenseLogistic, MixtureOfProducts, Pairs, Product, Table, TreeIsing
 from tests.instances import PLAIN, VARIANTS

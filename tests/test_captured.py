@@ -36,15 +36,15 @@ from drawahead import (
     rtk,
 )
 from drawahead.chains.base import Chain
-from drawahead.engine.graphs import GRAPHS
 from drawahead.executors import Local
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.samplers.window import WindowSampler
 from drawahead.schedules import Given, Plan
 from drawahead.targets import DenseLogistic, GaussianMixture, GaussianTarget, Hypercube, MixtureOfProducts, TreeIsing
 from tests.ardiffusion.reference import LANGEVIN, TARGET
 from tests.ardiffusion.reference import SCHEDULES as PARTS
+from tests.changes import batches_used
 from tests.exactness import combined, law_p_value
 from tests.gaussian.reference import (
     DESIGNED,
@@ -808,10 +808,10 @@ def test_what_cannot_be_captured_is_refused(target: Any, options: dict[str, Any]
         da.sample(target, 2, graphs=True, **options)
 
 
-def test_on_a_cpu_rounds_are_packed_unless_asked() -> None:
-    GRAPHS.clear()
+def test_on_a_cpu_rounds_are_packed_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = batches_used(monkeypatch)
     oracle = Masked(DenseLogistic(14))
     one, other = (da.sample(oracle, 2, sampler=Coupled(3), seed=0, graphs=graphs).report for graphs in (None, False))
-    assert one.widths == other.widths and len(GRAPHS) == 0
+    assert one.widths == other.widths and not used
     captured = da.sample(oracle, 2, sampler=Coupled(3), seed=0, graphs=True).report
-    assert captured.queries > other.queries and len(GRAPHS) == 1
+    assert captured.queries > other.queries and len(used) == 1

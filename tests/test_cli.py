@@ -12,9 +12,9 @@ import torch
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.cli.counting import COUNTED
 from drawahead.cli.names import named
 from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
+from drawahead.counting.commands.named import COUNTED
 from drawahead.samplers import SAMPLERS
 from drawahead.targets import CHAINS, TARGETS
 

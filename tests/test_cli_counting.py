@@ -17,8 +17,11 @@ import drawahead as da
 from drawahead.cli.app import run
 from drawahead.cli.names import named
 from drawahead.cli.shipped import TargetOptions
-from drawahead.targets._frontier import narrowed_rows
-from drawahead.views import Subgraphs, terminal, view_of
+from drawahead.counting import Subgraphs
+from drawahead.show import terminal
+from drawahead.show.views import view_of
+from drawahead.targets.frontier import narrowed_rows
+from tests.jobs.forging import forged
 
 Output = pytest.CaptureFixture[str]
 
@@ -173,6 +176,12 @@ def test_wrong_kernels_are_told_with_file_and_line(name: str, text: str, told: s
     assert "at most 16" in refused(capsys, "sample", "dpp", "--kernel", "points:4", "--items", "17")
 
 
+def test_a_complex_kernel_is_refused(here: Path, capsys: Output) -> None:
+    """Its real part alone would be another process."""
+    np.save(here / "complex.npy", np.eye(4) + 0.3j * (np.eye(4, k=1) - np.eye(4, k=-1)))
+    assert "complex.npy holds complex numbers" in refused(capsys, "sample", "dpp", "--kernel", "complex.npy")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -223,8 +232,8 @@ def test_jobs_know_the_file_they_were_begun_with(here: Path, capsys: Output) -> 
     assert run(["sample", "dpp", "--kernel", "points:3", "-n", "2", "--out", "points", "-q"]) == 0
     assert run(["report", "points", "-q"]) == 0
     assert '<svg class="strokes"' in (here / "points" / "report.html").read_text()  # as points, not as digits
-    manifest = here / "named" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace("grid:3", "grid:300"))  # a page of a stranger's job builds little
+    # A page of a stranger's job builds little.
+    forged(here / "named", lambda found: found["target"]["options"].update(graph="grid:300"))
     assert run(["report", "named"]) == 0 and "made from a file" in capsys.readouterr().out
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, Sequential, TokenChain
 from drawahead.chains.base import Chain
-from drawahead.models import compiled as module
+from drawahead.oracles import compiled as module
 from tests.changes import Network, kernels, spins, told
 from tests.changes import module as vectors
 from tests.test_prefix import Bag
@@ -47,6 +47,10 @@ def test_samples_are_those_of_the_model_as_it_is(kind: str, graphs: bool, monkey
         assert "compiled, which took" in other.report.choice and not one.report.choice
 
 
+def graphs_compiled() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
 def test_a_network_is_really_compiled() -> None:
     chain = vectors().compiled()
     result = da.sample(chain, 3, sampler=Coupled(3), seed=1)
@@ -54,10 +58,11 @@ def test_a_network_is_really_compiled() -> None:
     assert (
         torch.allclose(result.samples, expected.samples, atol=1e-6) and "compiled, which took" in result.report.choice
     )
-    spent = chain.denoiser.seconds  # type: ignore[attr-defined]
-    assert spent > 0
-    da.sample(chain, 3, sampler=Coupled(3), seed=2)
-    assert chain.denoiser.seconds < 2 * spent  # type: ignore[attr-defined]
+    assert chain.denoiser.seconds > 0  # type: ignore[attr-defined]
+    compiled = graphs_compiled()
+    for seed in range(2, 6):
+        da.sample(chain, 3, sampler=Coupled(3), seed=seed)
+    assert graphs_compiled() <= compiled + 1, "a size of a round that is special, perhaps; not every one"
 
 
 def test_what_cannot_be_compiled_is_called_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import torch
 
 import drawahead as da
 from drawahead import Recursive, Sequential
-from drawahead.models.oracles import HIDDEN
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.targets import TARGETS, DenseLogistic, Pairs, PolyaUrns, Table
 from drawahead.verification.statistics import chi_square, two_sample

@@ -77,12 +77,12 @@ class Net(nn.Module):
 def test_an_adapter(
     written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written("drawahead/adapters/yours.py")
-    monkeypatch.setitem(adapters.__dict__["_HOMES"], "Yours", "yours")
+    written("drawahead/language/yours.py")
+    monkeypatch.setitem(adapters.__dict__["_HOMES"], "Yours", "language.yours")
     model = lists.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
     monkeypatch.setattr(lists, "ADAPTERS", (*lists.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
-    make = adapters.__dict__["_found"]("Yours")
+    make = adapters.__dict__["__getattr__"]("Yours")
     torch.manual_seed(0)
     network = Net()
     assert da.verify(make(network, mask=4).chain(6), 60).passed

@@ -21,9 +21,10 @@ from drawahead import (
     Stepwise,
     TokenChain,
 )
-from drawahead.models.oracles import TokenOracle
+from drawahead.counting.matchings import planar as matchings
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import DenseLogistic, GaussianTarget, MixtureOfProducts, TreeIsing, matchings
+from drawahead.targets import DenseLogistic, GaussianTarget, MixtureOfProducts, TreeIsing
 from tests.gaussian.reference import MEAN, SCHEDULES, VARIANCES, Walk
 from tests.instances import PLAIN, VARIANTS
 
@@ -108,18 +109,19 @@ def test_the_drafts_of_pieces(inner: Sampler, monkeypatch: pytest.MonkeyPatch) -
     assert sum(report.committed) == sum(whole.committed) == 4 * 36
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_auto_draws_is_counted() -> None:
     """Whatever it chooses: the rounds it timed are probes, and in no list of rounds."""
 
     class Busy(TokenOracle):
-        length, vocab_size = 12, 2
+        length, vocab_size = 48, 2
 
         def rows(self, tokens: torch.Tensor) -> torch.Tensor:
             time.sleep(2e-3 * len(tokens))
             return torch.zeros(*tokens.shape, 2).log_softmax(-1)
 
     report = da.sample(Busy(), 5, seed=0).report
-    assert report.sampler == "Sequential()" and report.rounds == 12 and report.probes > 0
+    assert report.sampler == "Sequential()" and report.rounds == 48 and report.probes > 0
     adds_up(report)
     adds_up(da.sample(DenseLogistic(40), 5, seed=0).report)
 

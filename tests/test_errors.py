@@ -25,7 +25,7 @@ from drawahead import (
     TokenChain,
     samplers,
 )
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import (
     TARGETS,

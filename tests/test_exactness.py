@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.models.oracles import HIDDEN
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.targets import DenseLogistic, Pairs, Table
 from drawahead.verification.statistics import (
     chi_square,

@@ -74,7 +74,11 @@ def test_type_checkers_and_python_find_the_same_names() -> None:
     }  # fmt: skip
     assert sorted(seen) == sorted(da.__all__)
     homes = {name: f"drawahead.{home}" for name, home in da.__dict__["_HOMES"].items()}
-    assert homes == {name: home for name, home in seen.items() if home != "drawahead"}
+    rooms = da.__dict__["_ROOMS"]
+    assert homes == {name: home for name, home in seen.items() if home != "drawahead" and name not in rooms}
+    assert {name: f"{seen[name]}.{name}" for name in rooms} == {
+        name: f"drawahead.{home}" for name, home in rooms.items()
+    }
     with pytest.raises(AttributeError, match="drawahead has no 'Copled'; did you mean 'Coupled'"):
         _ = da.Copled  # type: ignore[attr-defined]
 
@@ -83,14 +87,16 @@ ROOMS = (
     "",
     "adapters",
     "ardiffusion",
+    "counting",
     "design",
     "jobs",
     "networks",
-    "pages",
     "rtk",
     "samplers",
     "schedules",
+    "show",
     "targets",
+    "teaching",
 )
 
 
@@ -203,7 +209,7 @@ def test_compare_takes_every_name_that_is_listed(
         seen.append(num)
         return []
 
-    monkeypatch.setattr("drawahead.cli.comparison.rows_of", rows)
+    monkeypatch.setattr("drawahead.teaching.comparison.rows_of", rows)
     for name in KNOWN:
         assert run(["compare", name, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["target"] == name
@@ -234,7 +240,7 @@ def test_samplers_by_name_in_python(name: str) -> None:
 def test_samplers_by_name_wherever_one_is_taken(tmp_path: Path) -> None:
     target = da.targets.Pairs(8)
     result = da.sample(target, 2, sampler="block", seed=0)
-    assert da.pages.page(target, result, sampler="block").startswith("<!doctype html>")
+    assert da.show.page(target, result, sampler="block").startswith("<!doctype html>")
     assert (
         da.jobs.draw(tmp_path / "job", target, 2, name="pairs", sampler="Block", seed=0).samples().equal(result.samples)
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, Recursive, Sequential, TokenChain
 from drawahead.executors import Local
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import TARGETS, DenseLogistic, Ising, MixtureOfProducts, Table, named
 from tests.instances import PLAIN, VARIANTS

@@ -11,7 +11,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, CountingOracle, Coupled, GaussianChain, Noisy, NoisyDenoiser, Sequential, TokenChain
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import DPP, DenseLogistic, GaussianTarget, HardCode, Ising, Pairs, Product, Table

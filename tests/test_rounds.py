@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.engine.threads import Engine, Fork, Query, Thread
 from drawahead.executors import Local
+from drawahead.rounds.threads import Engine, Fork, Query, Thread
 
 
 @dataclass(eq=False)

@@ -10,13 +10,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import strategies as st
 
 import drawahead as da
-from drawahead.adapters.proteinmpnn import Weights
 from drawahead.cli.app import run
+from drawahead.proteins.mpnn.model import Weights
+from tests.design.structures import save_weights
 from tests.fuzz.fuzzing import fuzzed
+from tests.jobs.forging import forged
 from tests.test_docs import STAND_INS
 
 SOURCE = Path(da.__file__).parent
@@ -108,11 +111,24 @@ class Bomb:
 
 def test_a_weight_file_cannot_run_code(tmp_path: Path) -> None:
     torch.save({"model_state_dict": Bomb(tmp_path / "burst"), "num_edges": 3}, tmp_path / "weights.pt")
-    with pytest.raises(da.InputError, match="not a ProteinMPNN weight file"):
+    with pytest.raises(da.InputError, match=r"weights\.pt is not a ProteinMPNN weight file .* plain tensors") as caught:
         Weights.load(tmp_path / "weights.pt")
     assert not (tmp_path / "burst").exists()
+    told = str(caught.value)
+    assert "safetensors.torch.save_file" in told and "weights_only" not in told and "\n" not in told
     torch.load(tmp_path / "weights.pt", weights_only=False)  # the bomb does work
     assert (tmp_path / "burst").exists()
+
+
+def test_weights_that_are_converted_as_the_message_says_are_read(tmp_path: Path) -> None:
+    file = torch.load(save_weights(tmp_path), weights_only=True)
+    numbers = {name: str(value) for name, value in file.items() if type(value) is int}
+    safetensors.torch.save_file(file["model_state_dict"], tmp_path / "weights.safetensors", numbers)
+    read = Weights.load(tmp_path / "weights.safetensors")
+    assert read.neighbours == file["num_edges"] and read.tensors.keys() == file["model_state_dict"].keys()
+    (tmp_path / "weights.safetensors").write_bytes(b"8" * 100)
+    with pytest.raises(da.InputError, match="not a ProteinMPNN weight file"):
+        Weights.load(tmp_path / "weights.safetensors")
 
 
 @pytest.mark.parametrize("kind", STAND_INS)
@@ -202,7 +218,7 @@ def test_a_folder_of_shards_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (folder / "shards").symlink_to(away)
     before = sorted(path.name for path in away.iterdir())
     for use in (lambda: da.jobs.read(folder).samples(), lambda: draw(folder, resume=True)):
-        with pytest.raises(da.DrawaheadError, match="not a folder"):
+        with pytest.raises(da.DrawaheadError, match=r"not a folder|is a link"):
             use()
     assert sorted(path.name for path in away.iterdir()) == before
 
@@ -247,13 +263,11 @@ def test_names_in_a_manifest_are_those_it_must_have(name: str, tmp_path: Path) -
 def test_a_manifest_cannot_make_a_page_build_something_huge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Sizes count only as far as the samples that are there bear them out."""
     draw(tmp_path)
-    told = json.loads((tmp_path / "manifest.json").read_text())
-    told |= {"steps": 2**40, "target": {"name": "dense", "options": {"size": 2**20}}}
-    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    huge = {"steps": 2**40, "target": {"name": "dense", "options": {"size": 2**20}}}
+    forged(tmp_path, lambda told: told.update(huge))
     assert run(["report", str(tmp_path)]) == 1
     assert "of size 1048576 has not" in capsys.readouterr().err
-    told |= {"shape": [2**30]}
-    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    forged(tmp_path, lambda told: told.update(shape=[2**30]))
     assert run(["report", str(tmp_path)]) == 1
     assert "does not hold 2 samples" in capsys.readouterr().err
 

@@ -42,6 +42,7 @@ def test_a_gain_is_that_of_its_two_timings() -> None:
 
 
 @pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.usefixtures("clock")
 def test_a_chain_is_timed_by_drawing(per_row: bool) -> None:
     seconds = 4e-3
     found = gain(chain(seconds, per_row))

@@ -14,7 +14,7 @@ import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
 from drawahead.cli.app import run
 from drawahead.errors import InputError
-from drawahead.models.oracles import WrappedOracle
+from drawahead.oracles.tokens import WrappedOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import Hypercube, Ising
 from tests import mutants as token_mutants

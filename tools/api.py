@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import importlib
 import inspect
 import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import drawahead
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 ROOMS = ("", "samplers", "schedules", "targets", "tilings", "adapters", "networks")
-ROOMS += ("rtk", "ardiffusion", "jobs", "pages", "design")
+ROOMS += ("rtk", "ardiffusion", "jobs", "show", "counting", "teaching", "design")
 _MANY = re.compile(r"\(([\d.e-]+)(?:, [\d.e-]+){6,}, ([\d.e-]+)\)")  # numbers
 _ARGUMENT = re.compile(r"^([a-z_][a-z_0-9]*(?:, [a-z_][a-z_0-9]*)*):(?= )")
 INTRODUCTION = """# Reference
@@ -29,7 +30,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for room in ROOMS:
         name = f"drawahead.{room}".rstrip(".")
-        module = importlib.import_module(name)
+        module = getattr(drawahead, room) if room else drawahead
         parts += [f"## {name}", text(module)]
         for public in sorted(_public(module), key=str.lower):
             thing = getattr(module, public)

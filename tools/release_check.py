@@ -200,7 +200,7 @@ def looked_into(wheel: Path, source: Path) -> None:
         sys.exit(f"{wheel.name} has {size:.1f} MiB without weights, more than {MOST_WITHOUT_WEIGHTS}")
     say(f"{wheel.name} without weights: {size:.2f} MiB")
     held = set(zipfile.ZipFile(wheel).namelist())
-    templates = {f"drawahead/pages/parts/{path.name}" for path in (ROOT / "src/drawahead/pages/parts").iterdir()}
+    templates = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "drawahead").glob("**/parts/*.*")}
     lacks = sorted({*NEEDED, *templates} - held)
     strange = sorted(
         name for name in held if not name.startswith(("drawahead/", "drawahead-")) or "__pycache__" in name

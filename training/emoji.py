@@ -29,8 +29,8 @@ from torch import Tensor, nn
 import drawahead as da
 from drawahead.networks.emoji import GUIDANCE, SIDE, STEPS, EmojiNetwork, GuidedDenoiser, encoded
 from drawahead.schedules import DDPM, spaced
-from drawahead.views import Images
-from drawahead.views.pictures import encoded as as_png
+from drawahead.show.pictures import encoded as as_png
+from drawahead.show.views import Images
 
 HELD_OUT = 64  # kinds of emoji for validation; the others have all of their words
 EMPTY = 0.1  # of the prompts

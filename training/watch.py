@@ -23,9 +23,10 @@ from tasks import Episode, World
 from torch import Tensor
 
 import drawahead as da
-from drawahead import plots
-from drawahead.views import VectorView
-from drawahead.views.pictures import Bitmap, Pixels
+from drawahead.show import plots
+from drawahead.show.painting import animated
+from drawahead.show.pictures import Bitmap, Pixels
+from drawahead.show.views import VectorView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,7 @@ def chunk_by_round(policy: Policy, told: Tensor, seed: int) -> tuple[Numbers, li
     committed = list(drawn.report.progress[0][1:])
     at = torch.tensor([step for step in committed if 0 < step < STEPS], device=told.device)
     expected = chain.denoiser(states[at - 1], at, global_cond=told.expand(len(at), -1))
-    shown = [*chain.adjust(torch.as_tensor(expected).flatten(1)).view(len(at), *chain.shape), states[-1]]
+    shown = [*chain.moves.adjust(torch.as_tensor(expected).flatten(1)).view(len(at), *chain.shape), states[-1]]
     early = len(committed) - len(shown)  # rounds that committed nothing yet
     guesses = torch.stack([shown[0]] * early + shown).to(policy.done.low)
     return policy.done.grow(states[-1].to(guesses)).cpu().numpy(), committed, policy.done.grow(guesses).cpu().numpy()
@@ -148,10 +149,8 @@ def draw(episode: Recorded, path: Path, *, hold: int = 12, milliseconds: int = 8
             _steps(figure.add_axes((0.02 + 0.5 * place, 0.06, 0.46, 0.045)), moment, sampler)
         canvas.draw()
         images.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]))
-    palette = images[-1].quantize(64)
-    quantized = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     path.parent.mkdir(parents=True, exist_ok=True)
-    quantized[0].save(path, save_all=True, append_images=quantized[1:], duration=milliseconds, loop=0, optimize=True)
+    path.write_bytes(animated(images, milliseconds, 64))
 
 
 def _table(axes: Axes, episode: Recorded, moment: Moment, name: str, sampler: str) -> None:
@@ -221,7 +220,7 @@ def page(policy: Policy, world: World, seed: int, device: torch.device, path: Pa
     chain = chain_of(policy, policy.seen.shrink(first).flatten(1))
     drawn = da.sample(chain, number, sampler=da.Coupled(window=STEPS - 1), seed=seed)
     view = Chunks(policy)
-    da.pages.page(chain, drawn, path, title="Action chunks of a policy that pushes a puck", view=view)
+    da.show.page(chain, drawn, path, title="Action chunks of a policy that pushes a puck", view=view)
 
 
 def main() -> None:

@@ -9,23 +9,23 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
     from drawahead import (
         adapters,
         ardiffusion,
-        design,
+        counting,
         jobs,
         networks,
-        pages,
         rtk,
         samplers,
         schedules,
+        show,
         targets,
-        tilings,
+        teaching,
     )
     from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
-    from drawahead.engine.graphs import GRAPHS as graphs
+    from drawahead.counting import tilings
     from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
     from drawahead.executors import Local, Ray, Replicas
     from drawahead.jobs import RayWorkers
     from drawahead.laws import Categorical, Gaussian
-    from drawahead.models.denoisers import (
+    from drawahead.oracles.denoisers import (
         CountingDenoiser,
         Denoiser,
         DenoisingTarget,
@@ -34,11 +34,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
         from_score,
         from_velocity,
     )
-    from drawahead.models.oracles import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
-    from drawahead.models.perturbed import Noisy, NoisyDenoiser
+    from drawahead.oracles.perturbed import Noisy, NoisyDenoiser
+    from drawahead.oracles.tokens import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
+    from drawahead.proteins import design
     from drawahead.rejection import Rejection, rejection, speculative_rejection
     from drawahead.report import Report
-    from drawahead.sample import Result, sample
+    from drawahead.runner import Result, Runner
+    from drawahead.sample import sample, tune
     from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
     from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
     from drawahead.verification.findings import Verdict
@@ -80,6 +82,7 @@ __all__ = [
     "Replicas",
     "Report",
     "Result",
+    "Runner",
     "Sampler",
     "SamplingError",
     "Separated",
@@ -93,23 +96,25 @@ __all__ = [
     "Verdict",
     "adapters",
     "ardiffusion",
+    "counting",
     "design",
     "from_data_prediction",
     "from_epsilon",
     "from_score",
     "from_velocity",
-    "graphs",
     "jobs",
     "networks",
-    "pages",
     "rejection",
     "rtk",
     "sample",
     "samplers",
     "schedules",
+    "show",
     "speculative_rejection",
     "targets",
+    "teaching",
     "tilings",
+    "tune",
     "verify",
 ]
 
@@ -117,18 +122,18 @@ _HOMES = {
     name: home
     for home, names in {
         "chains": "Chain GaussianChain StackedChain StackedPlan TokenChain",
-        "engine.graphs": "graphs",
         "errors": "AnswerError DrawaheadError InputError Interrupted JobError SamplingError",
         "executors": "Local Ray Replicas",
         "jobs": "RayWorkers",
         "laws": "Categorical Gaussian",
-        "models.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
+        "oracles.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
         "from_data_prediction from_epsilon from_score from_velocity",
-        "models.oracles": "HIDDEN CountingOracle FunctionOracle TokenOracle",
-        "models.perturbed": "Noisy NoisyDenoiser",
+        "oracles.tokens": "HIDDEN CountingOracle FunctionOracle TokenOracle",
+        "oracles.perturbed": "Noisy NoisyDenoiser",
         "rejection": "Rejection rejection speculative_rejection",
         "report": "Report",
-        "sample": "Result sample",
+        "runner": "Result Runner",
+        "sample": "sample tune",
         "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
         "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",
         "verification.findings": "Verdict",
@@ -137,16 +142,17 @@ _HOMES = {
     for name in names.split()
 }
 """Where each name lives that is not a module; a test compares this with the imports above."""
-_RENAMED = {"graphs": "GRAPHS"}
+_ROOMS = {"design": "proteins.design", "tilings": "counting.tilings"}
+"""Modules that are public under a shorter name."""
 
 
 def _found(name: str) -> Any:
     """What is called `name`: torch is loaded here, not with the package, so that `drawahead --help` need not wait."""
     if name in _HOMES:
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), _RENAMED.get(name, name))
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = found
         return found
-    module = f"{__name__}.{name}"
+    module = f"{__name__}.{_ROOMS.get(name, name)}"
     try:
         if not name.startswith("_"):
             return import_module(module)

@@ -17,6 +17,10 @@ class InputError(DrawaheadError, ValueError):
     """An argument has the wrong shape, value or type."""
 
 
+class FrozenError(InputError, AttributeError):
+    """A value that cannot be changed was to be; the message says how to make another."""
+
+
 class AnswerError(DrawaheadError, ValueError):
     """An oracle answered with something that is not a law (NaN, unnormalised, wrong shape)."""
 

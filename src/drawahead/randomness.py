@@ -1,7 +1,8 @@
 """Addressed randomness: noise is looked up by where it is used, never consumed from a stream.
 
-An address is (seed, sample, purpose, step, attempt). The same address always holds the same number, so a sample does
-not depend on the batch it was drawn in, on the order of rounds, or on how many samples were asked for.
+An address is (seed, sample, purpose, step, attempt). The same address always holds the same number, so with a named
+sampler a sample does not depend on the batch it was drawn in, on the order of rounds, or on how many samples were asked
+for.
 
 The numbers come from the counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011), written in
 integer tensor operations so that it runs on any device and one call serves a whole batch of addresses.

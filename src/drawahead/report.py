@@ -14,12 +14,12 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.history import History
 from drawahead.validate import short
-from drawahead.words import counted
+from drawahead.words import counted, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from drawahead.pages import Film, Gallery
+    from drawahead.show import Film, Gallery
 
 _LISTS = ("widths", "committed", "drafts", "kept", "sample_rounds")
 
@@ -151,19 +151,19 @@ class Report:
     ) -> str:
         """This report as one HTML page that needs nothing else; written to `path` if one is given.
 
-        samples: what to show of them, as `drawahead.pages.gallery` makes it, or images, numbers (number, ...) or texts.
-        film: how some came about, as `drawahead.pages.film` makes it. about: more lines for the configuration. note:
-        what readers should be warned of. `drawahead.pages.page` does all of it for a result.
+        samples: what to show of them, as `drawahead.show.gallery` makes it, or images, numbers (number, ...) or texts.
+        film: how some came about, as `drawahead.show.film` makes it. about: more lines for the configuration. note:
+        what readers should be warned of. `drawahead.show.page` does all of it for a result.
         """
-        from drawahead.pages import document  # pages look at everything: they come last
+        from drawahead.show import document  # what people look at comes last
 
         return document(self, path, title=title, samples=samples, film=film, about=about, note=note)
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """This report as a matplotlib figure, saved to `path` if one is given; needs the extra `plots`."""
-        from drawahead.pages.figure import report_figure
+        from drawahead.show.plots import of_report
 
-        return report_figure(self, path)
+        return of_report(self, path)
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "NOT exact"
@@ -171,7 +171,7 @@ class Report:
         return f"<Report: {self.sampler}, {self.num_samples} of {self.steps} steps, {cost}, {kind}, seed {self.seed}>"
 
     def _repr_html_(self) -> str:
-        from drawahead.pages.notebook import of_report
+        from drawahead.show.notebook import of_report
 
         return of_report(self)
 
@@ -179,8 +179,8 @@ class Report:
         kind = "exact" if self.exact else "NOT exact"
         samples, steps = counted(self.num_samples, "sample"), counted(self.steps, "step")
         lines = [
-            f"{self.sampler}: {samples} of {steps}, {kind}, seed {self.seed}",
-            *([f"  chosen      {self.choice}"] if self.choice else []),
+            f"{printable(self.sampler)}: {samples} of {steps}, {kind}, seed {self.seed}",
+            *([f"  chosen      {printable(self.choice)}"] if self.choice else []),
             f"  rounds      {self.rounds} in all, {self.mean_rounds:.1f} per sample{self._fewer()}",
             f"  queries     {self.queries} in all, {self.queries_per_sample:.1f} per sample"
             + (f" ({self.probes} more to choose)" if self.probes else ""),

@@ -1,7 +1,8 @@
-"""Words of messages: numbers with their nouns, and what a misspelt name was meant to be."""
+"""Words of messages: numbers with their nouns, what a misspelt name was meant to be, and text from outside."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
@@ -14,6 +15,12 @@ Thing = TypeVar("Thing")
 def counted(number: int, noun: str) -> str:
     """A number and its noun: "1 sample", "2 samples"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def printable(text: str) -> str:
+    """Text from outside (a file, its name, a manifest, an error) as it is shown: on one line, and with all that a
+    terminal might obey, or that nobody sees, written out, such as \\x1b."""
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -39,6 +46,11 @@ def pick(what: str, name: str, known: Mapping[str, Thing], more: str = "") -> Th
     near = guess(name, known)
     rest = f"did you mean {near!r}?" if near else f"the {what}s are {', '.join(known)}{more}"
     raise InputError(f"there is no {what} {name!r}; {rest}")
+
+
+def _shown(letter: str) -> str:
+    seen = letter.isprintable() or unicodedata.category(letter) == "Zs"  # a space of some width
+    return letter if seen else letter.encode("unicode_escape").decode()
 
 
 def _folded(name: str) -> str:

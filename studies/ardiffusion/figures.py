@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from drawahead import plots
+from drawahead.show import plots
 from studies.ardiffusion.shapes import Shapes
 from studies.study import Data
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drawahead import plots
+from drawahead.show import plots
 
 Cell = Mapping[str, Any]
 

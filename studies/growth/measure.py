@@ -13,9 +13,9 @@ from torch import Tensor
 
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.token_queries import TokenQuery
-from drawahead.cli.budget import sample_within
-from drawahead.engine.threads import Query
 from drawahead.executors import Local
+from drawahead.rounds.threads import Query
+from drawahead.teaching.budget import sample_within
 from studies.estimates import mean
 from studies.growth.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 
@@ -100,7 +100,7 @@ class _CountingExecutor:
             if query.at_once:
                 continue
             assert isinstance(query, TokenQuery | GaussianQuery)
-            sample = query.sample[query.row] if isinstance(query, TokenQuery) else query.sample
+            sample = query.sample.repeat_interleave(query.count)
             self.queries += torch.bincount(sample, minlength=len(self.queries))
         return self.local.answer(queries)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drawahead import plots
+from drawahead.show import plots
 from studies.rtk.scaling import DIMENSION, EPSILON, THEORY
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; markers tell them apart without any.

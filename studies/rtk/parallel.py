@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from drawahead import rtk
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.rtk import ULD, PerSegment, Segments
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Sampler, Stepwise

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.engine.threads import Executor
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
+from drawahead.rounds.threads import Executor
 from studies.scale.page import SOURCES, figure, values
 from studies.study import Data, Study, Watch, data_path, save
 

@@ -6,7 +6,7 @@ from collections import ChainMap
 from pathlib import Path
 from typing import Any
 
-from drawahead import plots
+from drawahead.show import plots
 from studies.scale.heavy_page import network_values
 from studies.scale.sizing import Model, Overhead, best_workers, images, ray_overhead, texts
 from studies.tables import table

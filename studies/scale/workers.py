@@ -24,7 +24,7 @@ from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
 from studies.scale.page import SOURCES, figure, values
 from studies.study import DOCS, Data, Stamp, Study, Watch
 
@@ -69,7 +69,7 @@ def timed(workers: int) -> Data:
         folder.mkdir()
         pool = da.RayWorkers(workers, least=workers, cpus=0.01, hedge=None)
         with lock.locked(folder) as token, pool.drawing(Sleepy, folder, token) as drawer:
-            runner = JobRunner(folder, asked(shards), drawer, False)
+            runner = JobRunner(folder, asked(shards), drawer, False, token)
             began = time.perf_counter()
             runner.run(None, None, None)
             seconds = time.perf_counter() - began

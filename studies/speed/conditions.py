@@ -39,13 +39,14 @@ def conditions(place: Place) -> Row:
     network = _Denoiser(steps).to(place.device, place.half).eval().requires_grad_(False)
     schedule = da.DDPM() if place.real else da.DDPM(timesteps=spaced(SMALL, of=1000))
     chain = da.GaussianChain(network, schedule, (ENTRIES,), device=place.device, condition={"label": _labels(place, 0)})
+    runner = da.Runner(chain, da.Coupled(64), **place.options)
     calls: list[dict[str, Any]] = []
     used: list[Any] = []  # the batches, in which graphs are kept
 
     def call(how: str, drawn: da.GaussianChain, seed: int) -> None:
         with watched() as found:
             began = place.now()
-            report = da.sample(drawn, SAMPLES, sampler=da.Coupled(64), seed=seed, **place.options).report
+            report = runner.sample(SAMPLES, seed=seed, chain=drawn).report
             seconds = place.now() - began
         batch = found.rounds[0][0]
         known = any(batch is other for other in used)
@@ -56,9 +57,9 @@ def conditions(place: Place) -> Row:
     call("the first", chain, 100)
     for i, seed in enumerate((101, 102, 103)):  # shapes that the first had no use for
         call("warm-up", chain, seed)
-        chain.condition = {"label": _labels(place, i)}
+        chain = chain.replace(condition={"label": _labels(place, i)})
     for i, seed in enumerate((101, 102, 103)):
-        chain.condition = {"label": _labels(place, i + 1)}
+        chain = chain.replace(condition={"label": _labels(place, i + 1)})
         call("another condition", chain, seed)
     call("another chain", chain.replace(condition={"label": _labels(place, 9)}), 101)
     for one in calls:

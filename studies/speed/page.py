@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from drawahead import plots
+from drawahead.show import plots
 from studies.estimates import Estimate
 from studies.speed.ways import WAYS
 from studies.tables import listed, table

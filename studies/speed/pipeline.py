@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import drawahead as da
 from drawahead.errors import InputError
-from drawahead.views.pictures import encoded
+from drawahead.show.pictures import encoded
 from studies.speed.fresh import started
 from studies.speed.place import Place, Setting
 from studies.speed.timing import Row, measured
@@ -37,7 +37,7 @@ _COMPILING_SECONDS = 100.0  # and to compile the network
 def prepare() -> None:
     """What a process imports before it waits for its turn."""
     importlib.import_module("diffusers")
-    importlib.import_module("drawahead.adapters.diffusers_pipeline")
+    importlib.import_module("drawahead.diffusers.pipeline")
 
 
 def network(place: Place) -> Any:
@@ -135,7 +135,7 @@ def one_by_one(place: Place, folder: str, dtype: str, compiled: bool) -> Row:
 def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together: bool) -> Row:
     """In a process of its own: the first image of a pipeline, then `runs` more, and perhaps a few together."""
     diffusers: Any = importlib.import_module("diffusers")
-    own: Any = importlib.import_module("drawahead.adapters.diffusers_pipeline")
+    own: Any = importlib.import_module("drawahead.diffusers.pipeline")
     unet = loaded(place, folder, dtype)
     made = own.DrawaheadPipeline if which == "drawahead" else diffusers.DDPMPipeline
     pipe = made(unet=unet, scheduler=scheduler())

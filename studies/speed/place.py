@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,8 +63,8 @@ class Place:
         return time.perf_counter()
 
     def forget(self) -> None:
-        """Give back what torch and drawahead keep for the next call."""
-        da.graphs.clear()
+        """Give back what torch keeps for the next call; what drawahead holds goes with its chains."""
+        gc.collect()
         if self.real:
             torch.cuda.empty_cache()
 

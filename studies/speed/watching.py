@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.engine.captured import Batch, Shape
+from drawahead.rounds.captured import Batch, Shape
 from studies.speed.place import Place
 
 Round = tuple[Batch, Chain, Shape]

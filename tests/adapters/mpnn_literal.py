@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, log_softmax
 
-from drawahead.adapters.proteinmpnn import Weights
+from drawahead.proteins.mpnn.model import Weights
 
 WIDTH = 8
 

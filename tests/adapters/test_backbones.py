@@ -12,10 +12,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Sequential, Stepwise
-from drawahead.adapters.backbones import Backbones, rung
-from drawahead.adapters.proteinmpnn import ALPHABET, Profile, ProteinMPNN
-from drawahead.adapters.structures import made_up_backbone
-from drawahead.models.oracles import CountingOracle
+from drawahead.oracles.tokens import CountingOracle
+from drawahead.proteins.mpnn.backbones import Backbones, rung
+from drawahead.proteins.mpnn.model import ALPHABET, Profile, ProteinMPNN
+from drawahead.proteins.structures.files import made_up_backbone
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.adapters.mpnn_literal import random_weights

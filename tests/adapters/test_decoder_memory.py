@@ -10,11 +10,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, Sequential, Stepwise, TokenChain
-from drawahead.adapters import _mpnn_oracle as oracle
-from drawahead.adapters._mpnn_decoder import Decoder
-from drawahead.adapters.backbones import Backbones
-from drawahead.adapters.proteinmpnn import ProteinMPNN
-from drawahead.adapters.structures import made_up_backbone
+from drawahead.proteins.mpnn import oracle as oracle
+from drawahead.proteins.mpnn.backbones import Backbones
+from drawahead.proteins.mpnn.decoder import Decoder
+from drawahead.proteins.mpnn.model import ProteinMPNN
+from drawahead.proteins.structures.files import made_up_backbone
 from drawahead.samplers import Sampler
 from tests.adapters.mpnn_literal import random_weights
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 import warnings
@@ -17,6 +18,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import drawahead as da
 from drawahead import CountingDenoiser, InputError, Sequential
 from drawahead.adapters import from_diffusers
+from drawahead.chains.base import Tally
+from drawahead.diffusers.batch import Batch, kept
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
 
@@ -86,10 +89,10 @@ def followed(
 
     x = normal(Purpose.START, 0) * float(scheduler.init_noise_sigma)
     states = []
-    with torch.no_grad():
+    with torch.no_grad(), monkeypatch.context() as patch:
         for k, t in enumerate(scheduler.timesteps):
             noise = normal(Purpose.VALUE, k)
-            monkeypatch.setattr(module, "randn_tensor", lambda *_, noise=noise, **__: noise)
+            patch.setattr(module, "randn_tensor", lambda *_, noise=noise, **__: noise)
             output = network(scheduler.scale_model_input(x, t), t).sample
             x = scheduler.step(output, t, x, **step_options).prev_sample
             states.append(x)
@@ -246,14 +249,28 @@ def test_every_setting_matters(unet: Any, kind: Any, setting: dict[str, Any], op
     assert float((changed - drawn(kind(), **KINDS[kind])).abs().max()) > 1e-3
 
 
-def test_only_the_config_is_read(unet: Any) -> None:
+def test_timesteps_that_were_set_before_do_not_count(unet: Any) -> None:
     used, unused = DDPMScheduler(), DDPMScheduler()
     used.set_timesteps(3)
-    used.alphas_cumprod = used.alphas_cumprod * 0.5
+    before = {name: value.clone() if isinstance(value, Tensor) else value for name, value in vars(used).items()}
     for name in ("a", "b", "s", "time"):
         one, other = (getattr(from_diffusers(unet, s, num_inference_steps=9).plan, name) for s in (used, unused))
         assert torch.equal(one, other)
     assert len(used.timesteps) == 3
+    assert all(value is before[name] or torch.equal(value, before[name]) for name, value in vars(used).items())
+
+
+@pytest.mark.parametrize("kind", [DDPMScheduler, DDIMScheduler])
+def test_tables_that_were_changed_count(unet: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the scheduler's own steps go by them: people change the noise of a scheduler by its tables."""
+    changed = kind(clip_sample=False)
+    changed.alphas_cumprod = changed.alphas_cumprod**1.5
+    chain = from_diffusers(unet, changed, num_inference_steps=STEPS, record=range(1, STEPS), **KINDS[kind])
+    ours = da.sample(chain, IMAGES, sampler=Sequential(), seed=SEED).samples
+    changed.set_timesteps(STEPS)
+    in_float64(changed)
+    theirs = followed(unet, changed, STEPS, KINDS[kind], monkeypatch)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 # What is refused
@@ -301,16 +318,24 @@ def test_what_cannot_be_followed_is_refused(
         from_diffusers(unet, kind(**settings), **options)
 
 
-def test_a_setting_from_the_future_is_refused(unet: Any) -> None:
+def test_a_setting_from_the_future_is_judged_by_what_it_does(unet: Any) -> None:
     from diffusers.configuration_utils import register_to_config
 
     class DDPMScheduler(diffusers.DDPMScheduler):  # type: ignore[misc, name-defined]
         @register_to_config
-        def __init__(self, num_train_timesteps: int = 1000, restless: bool = False) -> None:
+        def __init__(self, num_train_timesteps: int = 1000, restless: float = 0.0) -> None:
             super().__init__(num_train_timesteps)
+            self.restless = restless
 
-    with pytest.raises(InputError, match="restless=True"):
-        from_diffusers(unet, DDPMScheduler(restless=True))
+        def step(self, *given: Any, **options: Any) -> Any:
+            answer = super().step(*given, **options)
+            answer.prev_sample = answer.prev_sample + self.restless * answer.prev_sample**2
+            return answer
+
+    calm = from_diffusers(unet, DDPMScheduler(), num_inference_steps=5).plan
+    assert torch.equal(calm.s, from_diffusers(unet, diffusers.DDPMScheduler(), num_inference_steps=5).plan.s)
+    with pytest.raises(InputError, match="DDPMScheduler cannot be followed exactly"):
+        from_diffusers(unet, DDPMScheduler(restless=0.01), num_inference_steps=5)
 
 
 def test_networks_that_are_refused(unet: Any) -> None:
@@ -441,11 +466,12 @@ def test_the_coupled_law_is_the_sequential_one(scheduler: Any, options: dict[str
 
 def test_what_the_network_is_asked_is_what_is_reported(unet: Any) -> None:
     chain = from_diffusers(unet, DDPMScheduler(), num_inference_steps=12)
-    chain.denoiser = CountingDenoiser(chain.denoiser)
+    counting = CountingDenoiser(chain.denoiser)
+    chain = chain.replace(denoiser=counting)
     for sampler in (Sequential(), da.Coupled(), da.Block()):
-        before = chain.denoiser.calls, chain.denoiser.queries
+        before = counting.calls, counting.queries
         report = da.sample(chain, 3, sampler=sampler, seed=0).report
-        assert (chain.denoiser.calls - before[0], chain.denoiser.queries - before[1]) == (report.rounds, report.queries)
+        assert (counting.calls - before[0], counting.queries - before[1]) == (report.rounds, report.queries)
 
 
 # The pipeline
@@ -482,16 +508,55 @@ def test_a_pipeline_draws_from_the_same_chain_until_something_changes() -> None:
     threshold = {"thresholding": True, "clip_sample": False}
     for options in ({}, {}, {"num_inference_steps": 10}, {"num_inference_steps": 10}, {}):
         pipe(1, *seeded(0), output_type="pt", sampler=Sequential(), **options)
-        chains.append(pipe._last_chain)
+        chains.append(pipe._runner.chain)
     assert chains[0] is chains[1] is not chains[2] is chains[3] is not chains[4]
     for other in ({"beta_end": 0.03}, threshold, {"clip_sample_range": 2.0}, {"prediction_type": "sample"}):
         pipe.scheduler = DDPMScheduler(num_train_timesteps=20, **other)
         pipe(1, *seeded(0), output_type="pt", sampler=Sequential())
-        assert pipe._last_chain is not chains[-1], other
-        chains.append(pipe._last_chain)
+        assert pipe._runner.chain is not chains[-1], other
+        chains.append(pipe._runner.chain)
     pipe.unet = tiny_unet()
     pipe(1, *seeded(0), output_type="pt", sampler=Sequential())
-    assert pipe._last_chain is not chains[-1]
+    assert pipe._runner.chain is not chains[-1]
+
+
+def test_a_pipeline_does_not_keep_what_another_scheduler_began_with() -> None:
+    """Visiting every timestep, two spacings have the same steps and begin at different sizes."""
+    train = {"num_train_timesteps": 10, "beta_end": 0.01}
+    spacings = ("leading", "linspace")
+    schedulers = [EulerAncestralDiscreteScheduler(timestep_spacing=spacing, **train) for spacing in spacings]
+    unet, reused = tiny_unet(), pipeline(scheduler=schedulers[0])
+    reused.unet = unet
+
+    def drawn(pipe: Any) -> Tensor:
+        images: Tensor = pipe(2, *seeded(0), num_inference_steps=10, output_type="pt", sampler=Sequential()).images
+        return images
+
+    drawn(reused)
+    reused.scheduler = schedulers[1]
+    assert torch.equal(drawn(reused), drawn(pipeline(unet, schedulers[1])))
+
+
+def test_whatever_decides_a_chain_makes_another_one() -> None:
+    """Each number of a plan, and how it spreads."""
+    pipe = pipeline(scheduler=DDPMScheduler(num_train_timesteps=6))
+    pipe(1, *seeded(0), sampler=Sequential())
+    chain, home = pipe._runner.chain, {"_runner": pipe._runner}
+
+    def with_plan(**changes: Any) -> Any:
+        return chain.replace(schedule=da.schedules.Given(dataclasses.replace(chain.schedule.plan(), **changes)))
+
+    assert kept(home, with_plan()) == (pipe._runner, chain)
+    plan = chain.schedule.plan()
+    spread = da.schedules.LearnedRange(torch.zeros(6).double(), torch.ones(6).double())
+    changes: dict[str, Any] = {name: 0.5 * getattr(plan, name) for name in ("a", "b", "s", "signal", "noise", "start")}
+    changes |= {"time": plan.time + 1, "final": 2.0, "c": torch.zeros(6).double(), "spread": spread}
+    assert set(changes) == {field.name for field in dataclasses.fields(plan)}
+    for name, value in changes.items():
+        assert kept(dict(home), with_plan(**{name: value}))[0] is not pipe._runner, name
+    spreading = with_plan(spread=spread)
+    other = with_plan(spread=da.schedules.LearnedRange(spread.low - 1, spread.high))
+    assert kept({"_runner": da.Runner(spreading)}, other)[1] is other
 
 
 def test_images_are_those_of_the_chain() -> None:
@@ -538,6 +603,42 @@ def test_the_callback_sees_what_is_finished(unet: Any, sampler: da.Sampler) -> N
             from_diffusers(pipe, record=range(1, 20)), 3, sampler=sampler, generator=seeded(1)[0]
         ).samples
         assert torch.equal(torch.stack([latents for _, _, latents in seen], 1), states)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["one generator", "a list"])
+def test_the_callback_sees_no_other_samples(unet: Any, listed: bool) -> None:
+    """By default rounds are timed first, with other noise: those states are nobody's business."""
+    seen: list[tuple[int, Tensor]] = []
+    pipe = pipeline(unet, DDPMScheduler(num_train_timesteps=48))
+    out = pipe(
+        1,
+        seeded(1) if listed else seeded(1)[0],
+        output_type="pt",
+        callback_on_step_end=lambda pipe, step, timestep, given: seen.append((step, given["latents"])),
+    )
+    assert torch.equal((seen[-1][1].float() / 2 + 0.5).clamp(0, 1), out.images)
+    chosen = eval(out.report.sampler, {name: getattr(da, name) for name in ("Coupled", "Sequential")})
+    chain = from_diffusers(pipe, record=range(1, 48))
+    states = da.sample(chain, 1, sampler=chosen, generator=seeded(1)[0]).samples
+    for step, latents in seen:
+        torch.testing.assert_close(latents[0], states[0, step], rtol=1e-9, atol=1e-9)
+
+
+def test_rounds_are_timed_with_other_noise_than_the_images(unet: Any) -> None:
+    """Also where each image has a generator of its own."""
+    chain = from_diffusers(unet, DDPMScheduler(num_train_timesteps=5))
+    batch, images = Batch(chain, 7, [1, 2]), torch.arange(2)
+    own, timed = batch.start(7, images, Tally()), batch.start(8, images, Tally())
+    assert not torch.equal(own.x, timed.x) and not torch.equal(own.stream.keys, timed.stream.keys)
+    batch.empty(2)
+    torch.testing.assert_close(batch.latents, own.x.view(2, *SHAPE))
+
+
+def test_a_list_of_generators_tells_its_call_from_others(unet: Any) -> None:
+    def seed(*seeds: int) -> int:
+        return int(pipeline(unet)(len(seeds), seeded(*seeds), sampler=Sequential()).report.seed)
+
+    assert seed(1, 2) == seed(1, 2) and len({seed(1, 2), seed(2, 1), seed(1), seed(1, 3)}) == 4
 
 
 def test_the_callback_may_not_change_the_law() -> None:
@@ -614,6 +715,6 @@ def test_what_a_pipeline_refuses(options: dict[str, Any], named: str) -> None:
 
 def test_without_diffusers_there_is_an_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diffusers", None)
-    monkeypatch.delitem(sys.modules, "drawahead.adapters.diffusers_pipeline", raising=False)
+    monkeypatch.delitem(sys.modules, "drawahead.diffusers.pipeline", raising=False)
     with pytest.raises(InputError, match=r"pip install 'drawahead\[diffusers\]'"):
         _ = da.adapters.DrawaheadPipeline

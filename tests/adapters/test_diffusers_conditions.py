@@ -12,10 +12,10 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
 from drawahead.adapters import from_diffusers
-from drawahead.adapters._diffusers_denoiser import Guidance
-from drawahead.adapters._diffusers_told import Told
 from drawahead.chains.base import Tally
-from drawahead.models.condition import of_samples
+from drawahead.diffusers.arguments import Told
+from drawahead.diffusers.denoiser import Guidance
+from drawahead.oracles.condition import of_samples
 
 diffusers = pytest.importorskip("diffusers")
 from diffusers import DDIMScheduler, DDPMScheduler  # noqa: E402
@@ -61,9 +61,12 @@ def test_samples_with_different_conditions_share_rounds(unet: Any) -> None:
     assert together.report.rounds < STEPS
 
 
-@pytest.mark.parametrize("rescale", [0.0, 0.7])
-@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
-def test_guidance_is_one_query_of_two_passes(unet: Any, rescale: float, graphs: bool) -> None:
+CAPTURED = [(4.0, 0.0, True), (4.0, 0.7, True)]
+PACKED = [(4.0, 0.0), (4.0, 0.7), (1.0, 0.7), (0.5, 0.7), (0.4, 0.7), (0.0, 1.0), (-1.0, 0.7)]
+
+
+@pytest.mark.parametrize(("scale", "rescale", "graphs"), CAPTURED + [(*given, False) for given in PACKED])
+def test_guidance_is_one_query_of_two_passes(unet: Any, scale: float, rescale: float, graphs: bool) -> None:
     """The same as a callable that asks twice and does the sum itself."""
     told, empty = rows(3), torch.zeros(1, 3, 8, dtype=torch.float64)
 
@@ -71,7 +74,7 @@ def test_guidance_is_one_query_of_two_passes(unet: Any, rescale: float, graphs: 
         without, with_it = (
             unet(x, t, encoder_hidden_states=text).sample for text in (empty.expand(len(x), -1, -1), told)
         )
-        output = without + 4.0 * (with_it - without)
+        output = without + scale * (with_it - without)
         size = with_it.std(dim=(1, 2, 3), keepdim=True) / output.std(dim=(1, 2, 3), keepdim=True)
         return rescale * size * output + (1 - rescale) * output
 
@@ -79,7 +82,7 @@ def test_guidance_is_one_query_of_two_passes(unet: Any, rescale: float, graphs: 
         unet,
         condition={"encoder_hidden_states": told},
         unconditional={"encoder_hidden_states": empty},
-        guidance_scale=4.0,
+        guidance_scale=scale,
         guidance_rescale=rescale,
     )
     other = chain_of(guided, condition={"told": told}, shape=SHAPE, dtype=torch.float64)
@@ -96,7 +99,8 @@ def test_a_scale_of_one_is_no_guidance(unet: Any) -> None:
     torch.testing.assert_close(plain, both, rtol=1e-9, atol=1e-9)
 
 
-def test_labels_and_their_absence() -> None:
+@pytest.mark.parametrize("scale", [2.0, 1.0, 0.5, 0.2, 0.0, -1.5])
+def test_labels_and_their_absence(scale: float) -> None:
     """A class-conditional network with a learned variance, as DiT's own script samples it: the variance is that of the
     pass with the label."""
 
@@ -111,7 +115,7 @@ def test_labels_and_their_absence() -> None:
         num_inference_steps=STEPS,
         class_labels=[1, 2, 3],
         unconditional={"class_labels": 10},
-        guidance_scale=2.0,
+        guidance_scale=scale,
         shape=SHAPE,
         dtype=torch.float64,
     )
@@ -211,7 +215,9 @@ def test_guidance_of_three_passes() -> None:
     outputs = torch.randn(3, 5, 2, dtype=torch.float64)
     weights = (-1.0, 0.5, 1.5)
     expected = sum(w * o for w, o in zip(weights, outputs, strict=True))
-    assert torch.allclose(Guidance(weights)(outputs), expected) and Guidance(weights).conditional == 2
+    assert torch.allclose(Guidance(weights)(outputs), expected)
+    sizes = [Guidance(weights, 1.0, i)(outputs).std(1) for i in range(3)]  # each pass may be the one with the condition
+    torch.testing.assert_close(torch.stack(sizes), outputs.std(2))
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -235,3 +241,22 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_input(unet: Any, options: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         chain_of(unet, **options)
+
+
+def test_two_entries_of_one_name_are_refused() -> None:
+    """An entry inside a dictionary is told by both names; nothing is lost unsaid."""
+    table = torch.zeros(1, 2)
+    scheduler = diffusers.DDPMScheduler(num_train_timesteps=4)
+    condition = {"a": {"b": table}, "a__b": table + 1}
+    with pytest.raises(InputError, match="condition has two entries that are called 'a__b': rename one of them"):
+        from_diffusers(lambda x, t, **told: x, scheduler, shape=(1, 4, 4), condition=condition)
+
+
+def test_an_answer_that_is_not_finite_is_refused_before_it_is_clipped() -> None:
+    """Clipped, it would look like a picture."""
+    chain = from_diffusers(
+        lambda x, t: torch.full_like(x, torch.inf), diffusers.DDPMScheduler(num_train_timesteps=4), shape=(1, 4, 4)
+    )
+    for graphs in (False, True):
+        with pytest.raises(da.SamplingError, match="not finite"):
+            da.sample(chain, 1, seed=0, sampler=da.Coupled(), graphs=graphs)

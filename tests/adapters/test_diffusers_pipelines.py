@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import gc
 from collections.abc import Iterator
@@ -14,8 +15,9 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.adapters import _diffusers_batch
-from drawahead.adapters._diffusers_supply import Supplied, in_float64
+from drawahead.diffusers import batch as _diffusers_batch
+from drawahead.diffusers.loops.loop import Reader
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
 
@@ -68,6 +70,10 @@ def own_loop(kind: str, scheduler: Any, seed: int, arguments: dict[str, Any], or
     return twin(**arguments)
 
 
+def words(part: Any) -> str:
+    return part if isinstance(part, str) else "+".join(part)
+
+
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("text", {"prompt": PROMPTS, "guidance_scale": 3.0}),
     ("text", {"prompt": PROMPTS, "guidance_scale": 3.0, "guidance_rescale": 0.7, "negative_prompt": ["sea", "sky"]}),
@@ -97,9 +103,7 @@ def finished(out: Any) -> Tensor:
     return torch.as_tensor(value).double()
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments"), CALLS, ids=lambda part: part if isinstance(part, str) else "+".join(part)
-)
+@pytest.mark.parametrize(("kind", "arguments"), CALLS, ids=words)
 def test_one_by_one_it_takes_the_path_of_its_own_loop(kind: str, arguments: dict[str, Any]) -> None:
     theirs, scheduler = pipe(kind), SCHEDULERS["ddpm"]()
     theirs.scheduler = scheduler
@@ -141,6 +145,93 @@ def test_schedulers_with_a_memory(kind: str) -> None:
     torch.testing.assert_close(finished(drawn), finished(expected), rtol=1e-6, atol=1e-6)  # its tables are float32
 
 
+SMALL = torch.linspace(-1, 1, 3 * 4 * 4, dtype=torch.float64).view(1, 3, 4, 4).repeat(2, 1, 1, 1)
+LARGE = torch.linspace(-1, 1, 3 * 8 * 8, dtype=torch.float64).view(1, 3, 8, 8).repeat(2, 1, 1, 1)
+TOLD = {
+    f"{name}prompt_embeds": torch.randn(2, 3, 8, dtype=torch.float64, generator=generator(seed))
+    for seed, name in enumerate(["", "negative_"])
+}
+BESIDE: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("latent super-resolution", {"image": SMALL}, ["ddpm", "ddim", "euler", "sde"]),
+    ("super-resolution", TOLD | {"image": SMALL}, ["ddpm"]),
+    ("super-resolution", TOLD | {"image": SMALL, "guidance_scale": 1.0}, ["ddpm"]),
+    ("image super-resolution", TOLD | {"image": LARGE, "original_image": SMALL, "strength": 0.7}, ["ddpm"]),
+]
+
+
+@pytest.mark.parametrize("steps", [1, STEPS])
+@pytest.mark.parametrize(
+    ("kind", "arguments", "name"), [(*case[:2], name) for case in BESIDE for name in case[2]], ids=words
+)
+def test_images_beside_the_states_are_seen_as_they_are(
+    kind: str, arguments: dict[str, Any], name: str, steps: int
+) -> None:
+    """Some loops let the scheduler scale both at once: with most there is nothing to scale, with others it is done."""
+    more = {"ddim": diffusers.DDIMScheduler, "euler": diffusers.EulerAncestralDiscreteScheduler}
+    scheduler = (SCHEDULERS | more)[name]()
+    theirs = made(kind, scheduler)
+    output = "pt" if kind != "latent super-resolution" else "np"
+    arguments = arguments | {"num_inference_steps": steps, "output_type": output}
+    arguments |= {"eta": 0.7} if name == "ddim" else {}
+    if "strength" in arguments and steps == 1:
+        arguments["strength"] = 1.0
+    drawn = da.adapters.DrawaheadPipeline.from_pipe(theirs)(**arguments, generator=generator(), sampler=Sequential())
+    expected = own_loop(kind, scheduler, drawn.report.seed, arguments | {"generator": generator()}, theirs)
+    torch.testing.assert_close(finished(drawn), finished(expected), rtol=1e-6, atol=1e-6)
+
+
+def test_a_learned_variance_beside_images() -> None:
+    for kind, arguments, _ in BESIDE[1:]:
+        theirs = made(kind, diffusers.DDPMScheduler(variance_type="learned_range", clip_sample=False))
+        drawn = da.adapters.DrawaheadPipeline.from_pipe(theirs)(**arguments, num_inference_steps=4, output_type="pt")
+        assert drawn.report.exact and finished(drawn).isfinite().all()
+
+
+class Guides(diffusers.StableDiffusionPipeline):  # type: ignore[misc, name-defined]
+    """Guides at any scale, with the pass that has the condition first or last."""
+
+    def __call__(
+        self,
+        scale: float,
+        rescale: float,
+        first: bool,
+        num_inference_steps: int = STEPS,
+        generator: Any = None,
+        **_: Any,
+    ) -> Any:
+        self._guidance_scale, self._guidance_rescale = scale, rescale
+        self.scheduler.set_timesteps(num_inference_steps)
+        latents = torch.linspace(-1, 1, 2 * 4 * 16, dtype=torch.float64).view(2, 4, 4, 4)
+        text = torch.ones(2, 1, 8, dtype=torch.float64)
+        told = torch.cat([text, -text] if first else [-text, text])
+        for t in self.scheduler.timesteps:
+            shown = self.scheduler.scale_model_input(torch.cat([latents] * 2), t)
+            both = self.unet(shown, t, encoder_hidden_states=told).sample.chunk(2)
+            with_it, without = both if first else both[::-1]
+            guided = without + scale * (with_it - without)
+            sizes = [part.std(dim=(1, 2, 3), keepdim=True) for part in (with_it, guided)]
+            guided = rescale * guided * (sizes[0] / sizes[1]) + (1 - rescale) * guided
+            latents = self.scheduler.step(guided, t, latents, generator=generator).prev_sample
+        return diffusers.pipelines.ImagePipelineOutput(images=latents)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["last", "first"])
+@pytest.mark.parametrize("rescale", [0.0, 0.7])
+def test_guidance_of_any_scale_is_read(rescale: float, first: bool) -> None:
+    """Which pass has the condition is seen, whatever it weighs."""
+    theirs = Guides(**made("text").components, requires_safety_checker=False)
+    theirs.set_progress_bar_config(disable=True)
+    scheduler = SCHEDULERS["ddpm"]()
+    theirs.scheduler = scheduler
+    for scale in (-1.0, 0.0, 0.3, 0.5, 1.0, 2.0):
+        arguments = {"scale": scale, "rescale": rescale, "first": first}
+        drawn = da.adapters.DrawaheadPipeline.from_pipe(theirs)(
+            **arguments, generator=generator(), sampler=Sequential()
+        )
+        expected = own_loop("text", scheduler, drawn.report.seed, arguments, theirs)
+        torch.testing.assert_close(drawn.images, expected.images, rtol=1e-9, atol=1e-9)
+
+
 def test_different_prompts_share_rounds() -> None:
     pipe("text").scheduler = SCHEDULERS["ddpm"]()
     ours = da.adapters.DrawaheadPipeline.from_pipe(pipe("text"))
@@ -155,7 +246,8 @@ def test_different_prompts_share_rounds() -> None:
 def test_calls_with_other_prompts_use_what_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe("text").scheduler = SCHEDULERS["ddpm"]()
     ours = da.adapters.DrawaheadPipeline.from_pipe(pipe("text"))
-    monkeypatch.setattr(_diffusers_batch, "sample", lambda *given, **named: da.sample(*given, **named | CAPTURED))
+    own = _diffusers_batch.How
+    monkeypatch.setattr(_diffusers_batch, "How", lambda *given, **named: own(*given, **named | CAPTURED))
     used = batches_used(monkeypatch)
     for seed in range(4):
         prompt = PROMPTS[seed % 2]
@@ -254,6 +346,36 @@ def test_nothing_is_put_into_a_pipeline() -> None:
 # What is refused
 
 
+def test_a_loop_that_was_misread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own first step is beside the one that was read: what the network is given, and where the step leads."""
+    ours = da.adapters.DrawaheadPipeline.from_pipe(made("super-resolution", SCHEDULERS["ddpm"]()))
+    arguments = BESIDE[1][1] | {"num_inference_steps": 4, "output_type": "pt", "guidance_scale": 3.0}
+    ours(**arguments)
+    misread = {
+        "channels": lambda loop: {"rows": loop.rows | {"channels__pass0": 4 * loop.rows["channels__pass0"]}},
+        "conditions": lambda loop: {"rows": loop.rows | {"class_labels__pass1": 1 + loop.rows["class_labels__pass1"]}},
+        "times": lambda loop: {"time": loop.time + 1},
+        "next states": lambda loop: {"guidance": dataclasses.replace(loop.guidance, weights=(-1.0, 2.0))},
+    }
+    read = Reader.loop
+    for named, change in misread.items():
+        monkeypatch.setattr(Reader, "loop", lambda *given, change=change: _changed(read(*given), change))
+        with pytest.raises(InputError, match=f"its own first step.*{named}"):
+            ours(**arguments)
+
+
+def _changed(loop: Any, change: Any) -> Any:
+    return dataclasses.replace(loop, **change(loop))
+
+
+def test_a_function_put_on_the_scheduler_is_refused() -> None:
+    theirs = made("text")
+    own = theirs.scheduler.step
+    theirs.scheduler.step = lambda *given, **options: own(*given, **options)
+    with pytest.raises(InputError, match="a function was put on the DDPMScheduler"):
+        da.adapters.DrawaheadPipeline.from_pipe(theirs)("red", num_inference_steps=4)
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("overwriting", {"image": PICTURE, "mask_image": MASK, "height": 8, "width": 8}, "does more than ask its network"),
     ("control", {"image": PICTURE, "control_guidance_end": 0.5}, "changes conditioning_scale from step to step"),
@@ -266,9 +388,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "named"), REFUSED, ids=lambda part: part if isinstance(part, str) else "+".join(part)
-)
+@pytest.mark.parametrize(("kind", "arguments", "named"), REFUSED, ids=words)
 def test_it_is_refused(kind: str, arguments: dict[str, Any], named: str) -> None:
     pipe(kind).scheduler = SCHEDULERS["ddpm"]()
     ours = da.adapters.DrawaheadPipeline.from_pipe(pipe(kind))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +13,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Picard, Sequential
-from drawahead.adapters import _diffusers_probing as probing
-from drawahead.adapters import _diffusers_schedulers as schedulers
 from drawahead.adapters import from_diffusers
-from drawahead.adapters._diffusers_probing import stepped
-from drawahead.adapters._diffusers_supply import Supplied, in_float64
+from drawahead.diffusers.schedulers import probing as probing
+from drawahead.diffusers.schedulers import reading as schedulers
+from drawahead.diffusers.schedulers.probing import stepped
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
 from tests.gaussian.reference import path_p_value
@@ -222,6 +224,53 @@ def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.Mon
     monkeypatch.setattr(kind, "step", lambda self, *given, **named: step(self, *given, **named))
     torch.testing.assert_close(plan().a, first.a, rtol=1e-12, atol=1e-12)  # solved anew: rounding may differ
     assert len(tried) == 5
+
+
+@pytest.mark.parametrize("kind", ["DDPMScheduler", "DDIMScheduler", "EulerAncestralDiscreteScheduler"])
+def test_schedulers_with_tables_need_not_be_tried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their own steps confirm their tables, to the last digit that they have."""
+    monkeypatch.setattr(schedulers, "probe", lambda *given: pytest.fail("was tried"))
+    monkeypatch.setattr(schedulers, "_KNOWN", schedulers._Known())
+    spacings = [("leading", 0), ("leading", 1), ("linspace", 0), ("trailing", 0)]
+    for (spacing, offset), steps, strength in itertools.product(spacings, (1, 7, 40), (1.0, 0.6)):
+        scheduler = getattr(diffusers, kind)(timestep_spacing=spacing, steps_offset=offset)
+        image = None if strength == 1 else torch.zeros(SHAPE)
+        if int(steps * strength):
+            from_diffusers(network, scheduler, num_inference_steps=steps, shape=SHAPE, image=image, strength=strength)
+
+
+def test_levels_of_the_last_steps_are_their_own() -> None:
+    """Noised copies of what is known go by them."""
+    whole, half = (
+        from_diffusers(
+            network, diffusers.DPMSolverMultistepScheduler(**SDE), num_inference_steps=10, shape=SHAPE, **options
+        ).plan
+        for options in ({}, {"image": torch.zeros(SHAPE), "strength": 0.5})
+    )
+    for name in ("signal", "noise"):
+        torch.testing.assert_close(getattr(half, name), getattr(whole, name)[5:])
+
+
+def test_a_function_that_replaced_another_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it calls itself by the same name, and though another one stood there a moment ago."""
+    kind, share = diffusers.DPMSolverMultistepScheduler, [1.0]
+    own = kind.step
+
+    @functools.wraps(own)
+    def step(self: Any, *given: Any, **options: Any) -> Any:
+        answer = own(self, *given, **options)
+        answer.prev_sample = share[0] * answer.prev_sample
+        return answer
+
+    def plan() -> da.schedules.Plan:
+        return from_diffusers(network, kind(**SDE), num_inference_steps=4, shape=SHAPE).plan
+
+    before = plan()
+    for replaced in (step, functools.partialmethod(step)):
+        monkeypatch.setattr(kind, "step", replaced)
+        for factor in (0.5, 0.25):
+            share[0] = factor
+            torch.testing.assert_close(plan().a, factor * before.a)
 
 
 def test_a_scheduler_of_ones_own_is_tried_each_time() -> None:

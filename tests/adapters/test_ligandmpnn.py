@@ -19,10 +19,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.adapters._elements import GROUP, NUMBERS, PERIOD
-from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
 from drawahead.laws import Categorical
+from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
+from drawahead.proteins.structures.elements import GROUP, NUMBERS, PERIOD
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
 from drawahead.randomness import Purpose, Stream
 from tests.adapters.test_proteinmpnn import LOOSE, UBIQUITIN, orders, two_chains
 

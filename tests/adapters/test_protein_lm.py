@@ -13,7 +13,7 @@ from transformers import EsmConfig, EsmForMaskedLM, EsmTokenizer
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Sequential
-from drawahead.adapters.protein_lm import AMINO_ACIDS, ProteinLM, log_probabilities, order_agnostic
+from drawahead.language.protein_lm import AMINO_ACIDS, ProteinLM, log_probabilities, order_agnostic
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, joint_law, law_p_value, outcome_counts

@@ -14,12 +14,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, Sequential
-from drawahead.adapters._mpnn import encode
-from drawahead.adapters._mpnn_decoder import Decoder
-from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
 from drawahead.laws import Categorical
-from drawahead.models.oracles import CountingOracle
+from drawahead.oracles.tokens import CountingOracle
+from drawahead.proteins.mpnn.decoder import Decoder
+from drawahead.proteins.mpnn.encoder import encode
+from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square

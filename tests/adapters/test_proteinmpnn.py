@@ -18,10 +18,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, Sequential, Stepwise
-from drawahead.adapters.proteinmpnn import ALPHABET, ProteinMPNN, Weights
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_pdb
 from drawahead.laws import Categorical
-from drawahead.models.oracles import HIDDEN, CountingOracle
+from drawahead.oracles.tokens import HIDDEN, CountingOracle
+from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_pdb
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import tracemalloc
 from pathlib import Path
 
 import pytest
 import torch
 
 from drawahead import InputError
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_structure
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
 
 HERE = Path(__file__).parent / "data"
 COLUMNS = [
@@ -159,3 +160,78 @@ def test_residues_are_selected(awkward: Path) -> None:
     }.items():
         with pytest.raises(InputError, match=message):
             found.select(name)  # type: ignore[arg-type]
+
+
+def numbered(last: str, inserted: str = "?", residues: int = 10) -> str:
+    """An mmCIF file of a few residues, the last with this number."""
+    rows = []
+    for i, residue in enumerate(made_up_backbone(residues).coordinates.tolist()):
+        number = last if i == residues - 1 else str(i + 1)
+        for atom, (x, y, z) in zip(("N", "CA", "C", "O"), residue, strict=True):
+            rows.append(f"ATOM {atom} ALA A {number} {inserted if number == last else '?'} {x:.3f} {y:.3f} {z:.3f}")
+    columns = ("group_PDB", "auth_atom_id", "auth_comp_id", "auth_asym_id", "auth_seq_id", "pdbx_PDB_ins_code")
+    head = "".join(f"_atom_site.{name}\n" for name in (*columns, "Cartn_x", "Cartn_y", "Cartn_z"))
+    return f"data_X\nloop_\n{head}" + "\n".join(rows) + "\n"
+
+
+class TestWhatAFileMayCost:
+    """What a file makes of itself is bounded by what it really holds."""
+
+    @pytest.mark.parametrize("number", ["300000000", str(10**12), str(10**30), "20000"])
+    def test_a_gap_beyond_all_bounds_is_refused(self, number: str, tmp_path: Path) -> None:
+        (tmp_path / "far.cif").write_text(numbered(number))
+        with pytest.raises(
+            InputError, match=rf"far\.cif: residue 'A{number}' comes after 'A9'; a file of 10"
+        ) as caught:
+            read_structure(tmp_path / "far.cif")
+        assert "\n" not in str(caught.value)
+
+    def test_so_is_one_far_below_zero(self, tmp_path: Path) -> None:
+        (tmp_path / "far.cif").write_text(numbered("5").replace(" A 1 ", f" A -{10**30} "))
+        with pytest.raises(InputError, match=r"residue 'A2' comes after"):
+            read_structure(tmp_path / "far.cif")
+
+    def test_and_many_of_them(self, tmp_path: Path) -> None:
+        rows = numbered("9000", residues=2)
+        head, body = rows[: rows.index("ATOM")], rows[rows.index("ATOM") :]
+        (tmp_path / "many.cif").write_text(head + "".join(body.replace(" ALA A", f" ALA C{i}") for i in range(40)))
+        with pytest.raises(InputError, match="a file of 80 residues may skip 10800 numbers in all"):
+            read_structure(tmp_path / "many.cif")
+
+    def test_gaps_of_real_files_keep_their_place(self, tmp_path: Path) -> None:
+        """Fusions are numbered from 1001 on, and no PDB file has more than four digits."""
+        (tmp_path / "fused.cif").write_text(numbered("9999"))
+        assert read_structure(tmp_path / "fused.cif").index.tolist() == [*range(9), 9998]
+
+    @pytest.mark.parametrize("code", ["5", "-", "1_0", "é"])
+    def test_an_insertion_code_is_letters(self, code: str, tmp_path: Path) -> None:
+        (tmp_path / "a.cif").write_text(numbered("10", inserted=code))
+        with pytest.raises(InputError, match="not an atom of an mmCIF file"):
+            read_structure(tmp_path / "a.cif")
+
+    def test_a_packed_file_is_unpacked_as_far_as_it_may_hold_something(self, tmp_path: Path) -> None:
+        path = tmp_path / "bomb.pdb.gz"
+        path.write_bytes(gzip.compress(b"\n" * 50_000_000, 9))
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError, match=r"bomb\.pdb\.gz unpacks to more than 100 times its size"):
+                read_structure(path)
+            assert tracemalloc.get_traced_memory()[1] < 30_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_a_plain_file_takes_room_in_proportion(self, tmp_path: Path) -> None:
+        path = tmp_path / "lines.pdb"
+        path.write_bytes(b"\n" * 2_000_000)
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError, match="no ATOM records"):
+                read_structure(path)
+            assert tracemalloc.get_traced_memory()[1] < 8_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_a_line_that_is_none_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a.cif").write_text(numbered("10") + "'a " * 100_000 + "\n")
+        with pytest.raises(InputError, match="it has 300001 characters, more than 8192"):
+            read_structure(tmp_path / "a.cif")

@@ -108,7 +108,32 @@ def _inpainting(scheduler: Any, channels: int = 9) -> Any:
     return _stable("StableDiffusionInpaintPipeline", scheduler=scheduler, unet=network)
 
 
+def _super_resolution(scheduler: Any) -> Any:
+    network = diffusers.UNet2DModel(
+        sample_size=4, in_channels=6, out_channels=3, block_out_channels=(8, 16), norm_num_groups=4, layers_per_block=1,
+        down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
+    )  # fmt: skip
+    decoder = diffusers.VQModel(
+        block_out_channels=(8,), norm_num_groups=4, layers_per_block=1, latent_channels=3, num_vq_embeddings=8,
+        down_block_types=("DownEncoderBlock2D",), up_block_types=("UpDecoderBlock2D",),
+    )  # fmt: skip
+    return diffusers.LDMSuperResolutionPipeline(decoder.eval(), network.eval(), scheduler)
+
+
+def _floyd(kind: str, scheduler: Any) -> Any:
+    """Without what reads texts: it is called with embeddings."""
+    network = unet(sample_size=8, in_channels=6, out_channels=6, class_embed_type="timestep")
+    absent = dict.fromkeys(["tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker"])
+    noising = diffusers.DDPMScheduler()
+    return getattr(diffusers, kind)(
+        unet=network, scheduler=scheduler, image_noising_scheduler=noising, requires_safety_checker=False, **absent
+    )
+
+
 _MAKERS: dict[str, Any] = {
+    "latent super-resolution": _super_resolution,
+    "super-resolution": lambda scheduler: _floyd("IFSuperResolutionPipeline", scheduler),
+    "image super-resolution": lambda scheduler: _floyd("IFImg2ImgSuperResolutionPipeline", scheduler),
     "text": lambda scheduler: _stable("StableDiffusionPipeline", scheduler=scheduler),
     "image": lambda scheduler: _stable("StableDiffusionImg2ImgPipeline", scheduler=scheduler),
     "inpainting": _inpainting,

@@ -11,8 +11,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import ardiffusion as ar
+from drawahead.chains.affine_paths import AffinePaths
 from drawahead.chains.base import Tally
-from drawahead.chains.stacked import StackedPaths
 from drawahead.randomness import Purpose, Stream
 from tests.ardiffusion.reference import LANGEVIN, NUMBER, SCHEDULES, SIZE, TARGET
 
@@ -112,7 +112,7 @@ class NoiseReused(da.Chain):
     def captured_parts(self) -> dict[str, Any]:
         return self.chain.captured_parts()
 
-    def start(self, seed: int, samples: Tensor, tally: Tally) -> StackedPaths:
+    def start(self, seed: int, samples: Tensor, tally: Tally) -> AffinePaths:
         paths = self.chain.start(seed, samples, tally)
         paths.stream = Repeating(paths.stream.keys, count=self.count)
         return paths

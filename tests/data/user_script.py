@@ -82,7 +82,7 @@ def report(result: da.Result, folder: Path) -> str:
 def job(folder: Path) -> int:
     drawn = da.jobs.draw(folder, Ising(4, 4), 100, name="mine", sampler="coupled", resume=True)
     parts: list[Tensor] = list(drawn.parts())
-    page: str = da.pages.job_page(drawn)
+    page: str = da.show.job_page(drawn)
     return len(parts) + len(page)
 
 
@@ -97,5 +97,6 @@ def others() -> None:
     da.sample(da.tilings.dominoes("aztec", 4), sampler=da.Separated())
     da.sample(da.networks.text(20), 2)
     da.sample(tree, 2)
-    if da.graphs:
-        da.graphs.clear()
+    with da.Runner(tree, da.tune(tree, 2)) as runner:
+        runner.sample(2, seed=0)
+        runner.recapture()

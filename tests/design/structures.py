@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from drawahead.adapters.structures import Backbone, made_up_backbone
+from drawahead.proteins.structures.files import Backbone, made_up_backbone
 from tests.adapters.mpnn_literal import random_weights
 
 _NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU MET ASN PRO GLN ARG SER THR VAL TRP TYR"

@@ -19,15 +19,15 @@ import torch
 
 import drawahead as da
 from drawahead import InputError, design
-from drawahead.adapters.proteinmpnn import ProteinMPNN, Weights
-from drawahead.adapters.structures import read_structure
 from drawahead.cli.app import run
-from drawahead.design import Options, batches, designer, settings
-from drawahead.design import job as jobs
-from drawahead.design.designer import Designer, DesignWorker, Group
-from drawahead.design.problem import sample_numbers
-from drawahead.design.tables import read_tables
 from drawahead.jobs import files
+from drawahead.proteins.design import Options, batches, designer, scoring, settings
+from drawahead.proteins.design import job as jobs
+from drawahead.proteins.design.designer import Designer, DesignWorker, Group
+from drawahead.proteins.design.problem import sample_numbers
+from drawahead.proteins.design.tables import read_tables
+from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
+from drawahead.proteins.structures.files import read_structure
 from tests.design.structures import folder_of, save_weights
 
 # Headers as the README of ProteinMPNN shows them, and what scripts look for in them.
@@ -434,3 +434,62 @@ def test_the_page(tmp_path: Path, structures: Path, weights: Path, capsys: pytes
     assert reel["steps"] == 11 and reel["progress"][-1] == 11 and len(reel["picture"]["letters"]) == 11
     first = entries(out / "seqs" / "gap.fa")[1][1].replace("XX", "")
     assert "".join(reel["picture"]["letters"]) == first[:6] + first[7:]
+
+
+@pytest.mark.parametrize("name", ["parts", "seqs", "design.json", "designs.csv", "report.html", "lock"])
+def test_links_in_a_folder_are_refused(
+    name: str, tmp_path: Path, structures: Path, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Going on with a stranger's job: nothing is written outside its folder."""
+    job, away = tmp_path / "job", tmp_path / "away"
+    design.run(job, [structures / "one.pdb"], asked(weights))
+    (job / "report.html").write_text("")
+    (job / name).rename(away)
+    (job / name).symlink_to(away)
+    if name in ("parts", "seqs"):
+        (job / "parts" / "one.json").unlink(missing_ok=True)
+        (away / "one.json").write_text("precious") if name == "parts" else (away / "one.fa").write_text("precious")
+    before = {path: path.read_bytes() for path in (away.iterdir() if away.is_dir() else [away])}
+    assert run(["design", "--out", str(job), "--resume", "--quiet"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and f"job/{name}" in told
+    assert {path: path.read_bytes() for path in (away.iterdir() if away.is_dir() else [away])} == before
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+@pytest.mark.parametrize("name", ["parts/.one.json.tmp", "seqs/.one.fa.tmp", "seqs/one.fa", ".designs.csv.tmp"])
+def test_a_link_that_waits_for_a_file_is_replaced(
+    name: str, link: str, tmp_path: Path, structures: Path, weights: Path
+) -> None:
+    job, precious = tmp_path / "job", tmp_path / "precious"
+    first = design.run(job, [structures / "one.pdb"], asked(weights))
+    precious.write_text("precious")
+    (job / "parts" / "one.json").unlink()
+    (job / name).unlink(missing_ok=True)
+    (job / name).symlink_to(precious) if link == "symbolic" else (job / name).hardlink_to(precious)
+    assert design.run(job, [structures / "one.pdb"], asked(weights), resume=True).parts == first.parts
+    assert precious.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", [scoring.SCORES, scoring.PROBABILITIES])
+def test_scores_do_not_follow_links(name: str, tmp_path: Path, structures: Path, weights: Path) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "away")
+    with pytest.raises(InputError, match=f"{name} is a link"):
+        scoring.score(tmp_path / "out", [structures], asked(weights), probabilities=name == scoring.PROBABILITIES)
+    assert not list((tmp_path / "away").iterdir())
+
+
+def test_a_job_whose_folder_is_replaced_stops(tmp_path: Path, structures: Path, weights: Path) -> None:
+    went: list[Path] = []
+
+    def watch(standing: object) -> None:
+        if not went:
+            went.append((tmp_path / "job").rename(tmp_path / "moved"))
+            design.run(tmp_path / "job", [structures / "two.pdb"], asked(weights, omit="XA"))
+
+    with pytest.raises(da.JobError, match="was deleted or replaced"):
+        design.run(tmp_path / "job", [structures], asked(weights), watch=watch)
+    assert [path.name for path in (tmp_path / "job" / "seqs").iterdir()] == ["two.fa"]
+    assert [path.name for path in (tmp_path / "job" / "parts").iterdir()] == ["two.json"]

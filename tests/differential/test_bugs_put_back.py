@@ -6,7 +6,6 @@ others need not be tried; should the cases change, it is looked for in all of th
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,35 +15,35 @@ import pytest
 import torch
 from torch import Tensor
 
-import drawahead.chains.gaussian
 import drawahead.chains.gaussian_queries
-import drawahead.chains.vectors
+import drawahead.chains.scalar_moves
+import drawahead.runner
 from drawahead import Coupled, GaussianChain
-from drawahead.chains.gaussian_paths import GaussianPaths
-from drawahead.chains.vectors import VectorChain
-from drawahead.engine.captured import Batch, Shape
+from drawahead.chains.affine import AffineChain
+from drawahead.chains.moves import Aside
+from drawahead.chains.scalar_moves import ScalarMoves
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.laws import Gaussian
+from drawahead.rounds.captured import Batch, Shape
 from tests.differential.test_differential import CASES, judge, test_another_seed_is_other_noise_or_refused
 
 Patch = pytest.MonkeyPatch
-SAMPLE = importlib.import_module("drawahead.sample")  # `drawahead.sample` is the function
 
 
 def negative_a_is_zero(patch: Patch) -> None:
     """A was kept above 1e-80, so that states could be worked out by division: a negative one became zero."""
-    own = GaussianPaths._a
-    patch.setattr(GaussianPaths, "_a", lambda paths, width: own(paths, width).clamp(min=1e-80))
+    own = ScalarMoves._a
+    patch.setattr(ScalarMoves, "_a", lambda moves, step: own(moves, step).clamp(min=1e-80))
 
 
 def a_neighbours_window(patch: Patch) -> None:
     """A row's last answer got a slope from padding, if another row's window was wider."""
-    own = drawahead.chains.gaussian.leaning
+    own = drawahead.chains.scalar_moves.leaning
 
     def leaning(target: Gaussian, states: Tensor, draft: Gaussian, slopes: Any, width: Tensor, free: Any) -> Gaussian:
         return own(target, states, draft, slopes, torch.full_like(width, draft.shape[1]), free)
 
-    patch.setattr(drawahead.chains.gaussian, "leaning", leaning)
+    patch.setattr(drawahead.chains.scalar_moves, "leaning", leaning)
 
 
 class ByTheMean(Coupled):
@@ -84,47 +83,54 @@ def stale_drafts(patch: Patch) -> None:
     patch.setattr(Batch, "_round", stale)
 
 
-def divided(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
+def divided(x: Tensor, own: Tensor, slope: Tensor | float, values: Tensor) -> Tensor:
     """The states x' = a x + value, from products of a: P_i (x + sum_{j < i} value_j / P_{j+1}). For 0 it has 1e-80."""
-    own = paths._a(values.shape[1])
-    scale = (a - own + torch.where(own == 0, 1e-80, own)).cumprod(1)[..., None]
-    later = (values / scale).cumsum(1).add(paths.x[:, None]).mul(scale)
-    return torch.cat([paths.x[:, None], later], dim=1)
+    scale = (torch.where(own == 0, 1e-80, own) + slope).cumprod(1)[..., None]
+    later = (values / scale).cumsum(1).add(x[:, None]).mul(scale)
+    return torch.cat([x[:, None], later], dim=1)
+
+
+def dividing(patch: Patch, where: Callable[[ScalarMoves, Tensor], bool]) -> None:
+    """Work states out by division where that is said, by the A's of the window."""
+    own = ScalarMoves._rolled
+
+    def rolled(
+        moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None
+    ) -> Tensor:
+        a = moves._a(step)
+        if where(moves, a):
+            return divided(x, a, 0.0 if slope is None else slope, values)
+        return own(moves, x, step, values, aside, slope)
+
+    patch.setattr(ScalarMoves, "_rolled", rolled)
 
 
 def division_by_products(patch: Patch) -> None:
     """States were worked out by dividing by products of A, unless one in the batch was too small."""
-    own = GaussianPaths._rolled
-
-    def rolled(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
-        log = paths._a(values.shape[1]).abs().clamp(min=1e-80).log().sum(1)
-        return divided(paths, a, values) if bool((log > -200).all()) else own(paths, a, values)
-
-    patch.setattr(GaussianPaths, "_rolled", rolled)
+    dividing(patch, lambda moves, a: bool((a.abs().clamp(min=1e-80).log().sum(1) > -200).all()))
 
 
 def harmless_division(patch: Patch) -> None:
     """Division by products of A only on chains on which they stay close to one: nothing shows."""
-    own = GaussianPaths._rolled
 
-    def rolled(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
-        log = torch.nn.functional.pad(paths.chain.plan.a.abs().log().cumsum(0), (1, 0))
-        return divided(paths, a, values) if float(log.max() - log.min()) < 5 else own(paths, a, values)
+    def close(moves: ScalarMoves, a: Tensor) -> bool:
+        log = torch.nn.functional.pad(moves.plan.a.abs().log().cumsum(0), (1, 0))
+        return float(log.max() - log.min()) < 5
 
-    patch.setattr(GaussianPaths, "_rolled", rolled)
+    dividing(patch, close)
 
 
 def slopes_of_one_sign(patch: Patch) -> None:
     """Slopes were held between 0 and B / signal also where that is negative: A and such a slope may add up to zero."""
     harmless_division(patch)
-    own = GaussianChain.__init__
+    own = ScalarMoves.__init__
 
-    def init(chain: GaussianChain, *args: Any, **options: Any) -> None:
-        own(chain, *args, **options)
-        lowest, highest = chain.slopes
-        chain.slopes = torch.zeros_like(lowest), torch.where(chain.plan.signal[:-1] > 0, lowest + highest, 0.0)
+    def init(moves: ScalarMoves, *args: Any) -> None:
+        own(moves, *args)
+        lowest, highest = moves.slopes
+        moves.slopes = torch.zeros_like(lowest), torch.where(moves.plan.signal[:-1] > 0, lowest + highest, 0.0)
 
-    patch.setattr(GaussianChain, "__init__", init)
+    patch.setattr(ScalarMoves, "__init__", init)
 
 
 def squares_that_overflow(patch: Patch) -> None:
@@ -153,38 +159,33 @@ def mirrored_from_afar(patch: Patch) -> None:
     patch.setattr(Gaussian, "couple", couple)
 
 
-def views(chain: VectorChain, state: Tensor, step: Tensor, given: Any) -> Tensor:
+def views(chain: AffineChain, state: Tensor, step: Tensor, given: Any) -> Tensor:
     x = state.reshape(-1, *chain.state_shape).to(chain.dtype)
     prediction = chain.predict(x, step.to(chain.device), given)
     assert isinstance(prediction, Tensor)
-    return chain.adjust(prediction.reshape(len(step), -1).double())
+    return chain.moves.adjust(prediction.reshape(len(step), -1).double())
 
 
-def views_in_captured_rounds(patch: Patch) -> None:
-    """Captured rounds showed the model their own states and steps: what it wrote there was theirs."""
-    patch.setattr(drawahead.chains.vectors, "predictions", views)
-
-
-def views_in_packed_rounds(patch: Patch) -> None:
-    """So did packed rounds, their own questions."""
+def views_of_states(patch: Patch) -> None:
+    """Rounds showed the model their own states and steps: what it wrote there was theirs."""
     patch.setattr(drawahead.chains.gaussian_queries, "predictions", views)
 
 
 def zeros_refused(patch: Patch) -> None:
     """Captured rounds refused chains with two A's of zero, and blamed the sampler."""
-    own = SAMPLE.start_run
+    own = drawahead.runner.start
 
-    def start_run(call: Any, executor: Any, graphs: bool | None, *, split: bool) -> Any:
+    def start(call: Any, executor: Any, graphs: bool | None, **options: Any) -> Any:
         if graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
             raise InputError("graphs=True needs another sampler")
-        return own(call, executor, graphs, split=split)
+        return own(call, executor, graphs, **options)
 
-    patch.setattr(SAMPLE, "start_run", start_run)
+    patch.setattr(drawahead.runner, "start", start)
 
 
 def seeds_modulo(patch: Patch) -> None:
     """Seeds were taken modulo 2^64."""
-    patch.setattr(SAMPLE, "seed_from", lambda seed, generator: seed % 2**64)
+    patch.setattr(drawahead.runner, "seed_from", lambda seed, generator: seed % 2**64)
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,8 @@ BUGS = [
     Bug(slopes_of_one_sign, near=(5,)),
     Bug(squares_that_overflow),
     Bug(mirrored_from_afar, near=(97,)),
-    Bug(views_in_captured_rounds),
-    Bug(views_in_packed_rounds),
-    Bug(views_in_captured_rounds, kind="stacked"),
-    Bug(views_in_packed_rounds, kind="stacked"),
+    Bug(views_of_states),
+    Bug(views_of_states, kind="stacked"),
     Bug(zeros_refused),
 ]
 

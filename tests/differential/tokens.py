@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.special import ndtri
 
 import drawahead as da
-from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle, reveal
+from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle, reveal
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests import literal

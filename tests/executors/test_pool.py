@@ -13,13 +13,15 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import AnswerError, InputError
-from drawahead.engine.threads import Query
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
-from drawahead.executors.shards import cut, joined, parted, replica_of
+from drawahead.executors.shards import cut, joined, parted
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
+from drawahead.rounds.threads import Query
 from tests.executors.troubled import small
+
+pytestmark = pytest.mark.usefixtures("clock")
 
 Fate = Callable[[int, int], object]
 """(worker's number, its call; 0 is the building) -> seconds it takes, or an exception it ends with, or both."""
@@ -94,7 +96,7 @@ class Pooled:
         self.chain, self.shards = self.pool.built, shards or workers
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
-        query = joined(queries, [replica_of(self.chain)])
+        query = joined(queries, [self.chain.replica])
         parts = self.pool.run([Packed.of(query.take(*ends)) for ends in cut(len(query), self.shards, 1, None)])
         return parted(torch.cat([torch.from_numpy(part) for part in parts]), queries)
 

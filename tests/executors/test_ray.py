@@ -19,7 +19,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import InputError, Ray, SamplingError
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
 from tests.executors.troubled import Ordered, Troubled, cube, small
 
 ray: Any = pytest.importorskip("ray", reason="needs the extra ray")
@@ -100,11 +100,11 @@ def test_another_model_is_refused(pair: Ray) -> None:
 
 
 def test_a_slow_worker_is_overtaken(pair: Ray, troubles: Ordered, alone: Tensor) -> None:
+    """It dawdles until all is drawn."""
     troubles.order("dawdle")
-    began = time.perf_counter()
     assert torch.equal(drawn(pair), alone)
+    troubles.enough.touch()
     assert pair.resent >= 1 and pair.replaced == 0
-    assert time.perf_counter() - began < 20
 
 
 def test_an_error_of_the_oracle_is_not_retried(pair: Ray, troubles: Ordered, alone: Tensor) -> None:
@@ -204,7 +204,7 @@ def test_nothing_is_left_running(pair: Ray) -> None:
     wait_until(lambda: ray.available_resources().get("CPU") == pytest.approx(2 - 2 * 0.1))
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < until

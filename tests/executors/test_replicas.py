@@ -57,7 +57,7 @@ def test_a_chain_with_another_start_asks_the_same_model() -> None:
 
 def test_replicas_share_the_work_and_work_at_the_same_time() -> None:
     """Both are inside at once, or the barrier breaks."""
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=300)
     sizes: list[list[int]] = [[], []]
 
     def trouble(which: int) -> Troubled:

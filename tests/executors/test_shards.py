@@ -7,18 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 import drawahead as da
 from drawahead import Local
 from drawahead.chains import Chain
-from drawahead.engine.threads import Query
-from drawahead.executors.remote import without_model
-from drawahead.executors.shards import cut, replica_of
+from drawahead.executors.shards import cut
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Worker
+from drawahead.rounds.threads import Query
 from tests.executors.troubled import cube
 from tests.instances import SMALL
 
@@ -33,7 +32,7 @@ class Cutting:
     """Answers with the shards of each query, sent through pickle to an oracle that sits there."""
 
     def __init__(self, chain: Chain, shards: int) -> None:
-        self.replica, self.shards, self.kinds = replica_of(chain), shards, set[type]()
+        self.replica, self.shards, self.kinds = chain.replica, shards, set[type]()
         self.local = Local()
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
@@ -59,7 +58,7 @@ def test_shards_give_the_numbers_of_the_whole(name: str, shards: int) -> None:
     """The driver has the stand-in, and everything is asked of the chain itself."""
     chain = CHAINS[name]
     for sampler in (da.Coupled(3), da.Block()):
-        driver = pickle.loads(pickle.dumps(without_model(chain)))
+        driver = pickle.loads(pickle.dumps(chain.without_model()))
         cutting = Cutting(chain, shards)
         here = da.sample(chain, 9, sampler=sampler, seed=0, graphs=False)
         there = da.sample(driver, 9, sampler=sampler, seed=0, executor=cutting)
@@ -69,7 +68,7 @@ def test_shards_give_the_numbers_of_the_whole(name: str, shards: int) -> None:
 
 def test_rereads_are_cut_too() -> None:
     cutting = Cutting(CHAINS["urns"], 3)
-    da.sample(without_model(CHAINS["urns"]), 9, sampler=da.Coupled(3), seed=0, executor=cutting)
+    da.sample(CHAINS["urns"].without_model(), 9, sampler=da.Coupled(3), seed=0, executor=cutting)
     assert {kind.__name__ for kind in cutting.kinds} == {"TokenQuery", "Reread"}
 
 
@@ -101,9 +100,10 @@ def test_what_is_sent_is_no_more_than_the_shard() -> None:
 def test_a_stand_in_cannot_be_asked() -> None:
     for name in ("dense", "cube"):
         with pytest.raises(da.DrawaheadError, match="executor="):
-            da.sample(without_model(CHAINS[name]), 2, sampler=da.Sequential())
+            da.sample(CHAINS[name].without_model(), 2, sampler=da.Sequential())
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 50), st.none() | st.integers(1, 60))
 def test_cuts(items: int, workers: int, least: int, most: int | None) -> None:
     shards = cut(items, workers, least, most)

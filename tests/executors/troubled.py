@@ -12,7 +12,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.chains import Chain
-from drawahead.models.oracles import TokenOracle, WrappedOracle
+from drawahead.oracles.tokens import TokenOracle, WrappedOracle
 
 Trouble = Callable[[Tensor], None]
 
@@ -56,6 +56,8 @@ class Ordered:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.enough = folder.with_name("enough")
+        """Whoever dawdles goes on when this is there."""
 
     def order(self, trouble: str) -> None:
         (self.folder / trouble).touch()
@@ -69,7 +71,9 @@ class Ordered:
             if path.name == "die":
                 os._exit(1)
             if path.name == "dawdle":
-                time.sleep(1.5)
+                until = time.monotonic() + 600
+                while not self.enough.exists() and time.monotonic() < until:
+                    time.sleep(0.05)
             if path.name == "complain":
                 raise ValueError("the model is in a mood")
             if path.name == "crowd" and len(tokens) > 1:

@@ -190,6 +190,11 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         {"replicas": [targets.Pairs(4)], "max_batch_size": 2, "min_batch_size": 1},
         lambda where: da.sample(where.chain, 2, seed=0, executor=where),
     ),
+    "Runner": (
+        da.Runner,
+        {"target": targets.Pairs(4), "sampler": da.Coupled(), "graphs": False, "max_batch_size": 3},
+        lambda runner: runner.sample(2, seed=0),
+    ),
     "Segments": (rtk.Segments, {"times": (1.0, 0.5)}, nothing),
     "Segments.even": (rtk.Segments.even, {"first": 1.0, "count": 2, "last": 0.1}, nothing),
     "Segments.from_smoothness": (

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import drawahead as da
 from drawahead import ardiffusion as ar
-from drawahead.adapters.structures import read_pdb
+from drawahead.proteins.structures.files import read_pdb
 from tests.fuzz.fuzzing import fuzzed, only_our_errors
 from tests.fuzz.test_job_folders import changed, damaged, values
 
@@ -58,7 +58,7 @@ def saved() -> bytes:
 @fuzzed(60, data=st.data())
 def test_weights(data: st.DataObject) -> None:
     content = data.draw(st.binary(max_size=60) | st.just(None))
-    read(damaged(saved(), data) if content is None else content, da.adapters.proteinmpnn.Weights.load)
+    read(damaged(saved(), data) if content is None else content, da.proteins.mpnn.encoder.Weights.load)
 
 
 Folder = dict[str, bytes]

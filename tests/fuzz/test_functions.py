@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import drawahead as da
 from drawahead import ardiffusion as ar
-from drawahead import jobs, pages, targets
-from drawahead.adapters.structures import Backbone, made_up_backbone, read_pdb
+from drawahead import jobs, show, targets, teaching
 from drawahead.laws import Categorical, Gaussian
+from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_pdb
 from drawahead.samplers import Coupled
 from drawahead.verification import statistics
 from tests.fuzz.fuzzing import elsewhere, fuzzed, huge, only_our_errors, strange, tensors
@@ -60,6 +60,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     ),
     "two_sample_vectors": (statistics.two_sample_vectors, {"first": torch.eye(3), "second": torch.eye(3)}),
     "same_law": (statistics.same_law, {"first": torch.eye(3), "second": torch.eye(3)}),
+    "tune": (da.tune, {"target": TOKENS, "num_samples": 2, "seed": 0, "max_batch_size": 2, "max_live": 2}),
     "rejection": (da.rejection, {"target": COIN, "draft": COIN, "bound": 1.5, "seed": 0}),
     "speculative_rejection": (da.speculative_rejection, {"target": LEVEL, "draft": LEVEL, "seed": 0}),
     "rejection of tables": (
@@ -89,10 +90,10 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"path": None, "title": "", "samples": None, "film": None, "about": None, "note": ""},
     ),
     "from_dict": (da.Report.from_dict, {"given": DRAWN.report.to_dict()}),
-    "gallery": (pages.gallery, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None}),
-    "film": (pages.film, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None, "sampler": None}),
+    "gallery": (show.gallery, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None}),
+    "film": (show.film, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None, "sampler": None}),
     "page": (
-        pages.page,
+        show.page,
         {
             "target": TOKENS,
             "result": DRAWN,
@@ -106,14 +107,14 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
             "note": "",
         },
     ),
-    "Images": (lambda low, high: pages.Images(low, high).picture(torch.eye(3)).html(""), {"low": 0.0, "high": 1.0}),
-    "Vectors": (lambda reach: pages.Vectors(reach).pixels(torch.eye(3), 9), {"reach": 1.0}),
+    "Images": (lambda low, high: show.Images(low, high).picture(torch.eye(3)).html(""), {"low": 0.0, "high": 1.0}),
+    "Vectors": (lambda reach: show.Vectors(reach).pixels(torch.eye(3), 9), {"reach": 1.0}),
     "Grids": (
-        lambda columns, vocab_size: pages.Grids(columns, vocab_size).picture(torch.tensor([0, 1, 0])).html(""),
+        lambda columns, vocab_size: show.Grids(columns, vocab_size).picture(torch.tensor([0, 1, 0])).html(""),
         {"columns": 2, "vocab_size": 2},
     ),
     "Texts": (
-        lambda letters, blanks: pages.Texts(letters, blanks).picture(torch.tensor([0, 1])).html(""),
+        lambda letters, blanks: show.Texts(letters, blanks).picture(torch.tensor([0, 1])).html(""),
         {"letters": lambda s: "ab", "blanks": (0,)},
     ),
     "jobs.draw": (
@@ -151,16 +152,16 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     ),
     "Job.samples": (lambda first, count: _job().samples(first, count), {"first": 0, "count": 1}),
     "animation": (
-        lambda film, path: pages.animation(film, path),
-        {"film": pages.film(TOKENS, DRAWN, 1), "path": None},
+        lambda film, path: show.animation(film, path),
+        {"film": show.film(TOKENS, DRAWN, 1), "path": None},
     ),
-    "explain": (pages.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
+    "explain": (teaching.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
     "job_film": (
-        lambda target, films, view: pages.job_film(_job(), target=target, films=films, view=view),
+        lambda target, films, view: show.job_film(_job(), target=target, films=films, view=view),
         {"target": TOKENS, "films": 1, "view": None},
     ),
     "job_page": (
-        lambda path, target, samples, films, view: pages.job_page(
+        lambda path, target, samples, films, view: show.job_page(
             _job(), path, target=target, samples=samples, films=films, view=view
         ),
         {"path": None, "target": TOKENS, "samples": 1, "films": 1, "view": None},
@@ -229,10 +230,10 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         da.adapters.ProteinMPNN,
         {"weights": "no.pt", "structure": torch.ones(2, 4, 3), "temperature": 0.1, "omit": "X", "bias": None},
     ),
-    "Weights.load": (da.adapters.proteinmpnn.Weights.load, {"path": "no.pt"}),
-    "tilings.colours": (
-        da.tilings.colours,
-        {"matching": da.tilings.dominoes("square", 2), "sample": torch.tensor([0, 1, 0, 1])},
+    "Weights.load": (da.proteins.mpnn.encoder.Weights.load, {"path": "no.pt"}),
+    "Tilings": (
+        lambda matching: da.counting.Tilings(matching).picture(torch.tensor([0, 1, 0, 1])),
+        {"matching": da.tilings.dominoes("square", 2)},
     ),
 }
 

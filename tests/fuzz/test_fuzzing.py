@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import drawahead as da
-from drawahead import ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings
+from drawahead import ardiffusion, counting, jobs, networks, rtk, samplers, schedules, show, targets, teaching, tilings
 from drawahead.errors import InputError
 from drawahead.verification import statistics
 from tests.fuzz.fuzzing import fuzzed, only_our_errors, strange
@@ -45,10 +45,24 @@ ELSEWHERE = {
     *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser"),  # take what they are given, or nothing
     "emoji_words",  # takes nothing
     *("ddim_steps", "ddpm_steps", "with_learned_range", "LearnedRange", "LearnedVariance"),  # of the schedules
-    *("Tilings", "aztec_diamond", "domino_grid"),  # through film and region
+    *("aztec_diamond", "domino_grid"),  # through region
     *("Points", "Subgraphs"),  # through the command line
 }
-ROOMS = (da, statistics, ardiffusion, jobs, networks, pages, rtk, samplers, schedules, targets, tilings)
+ROOMS = (
+    da,
+    statistics,
+    ardiffusion,
+    counting,
+    jobs,
+    networks,
+    rtk,
+    samplers,
+    schedules,
+    show,
+    targets,
+    teaching,
+    tilings,
+)
 
 
 def public(room: ModuleType) -> list[str]:

@@ -16,8 +16,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 import drawahead as da
-from drawahead import jobs, pages
+from drawahead import jobs, show
 from drawahead.cli.app import run
+from drawahead.jobs.manifest import sealed
 from tests.fuzz.fuzzing import fuzzed, only_our_errors
 
 TARGET = da.targets.Pairs(4)
@@ -79,7 +80,7 @@ def look(folder: Path) -> None:
                 use()
         for target in (None, TARGET):
             with only_our_errors():
-                pages.job_page(job, target=target)
+                show.job_page(job, target=target)
 
 
 def go_on(folder: Path) -> None:
@@ -144,7 +145,7 @@ def with_shard(files: Files, shard: bytes) -> Files:
     """The first shard replaced, and the manifest made to agree with it."""
     manifest = json.loads(files["manifest.json"])
     manifest["shards"][0] |= {"bytes": len(shard), "sha256": hashlib.sha256(shard).hexdigest()}
-    return {**files, "manifest.json": json.dumps(manifest).encode(), "shards/000000.safetensors": shard}
+    return {**files, "manifest.json": json.dumps(sealed(manifest)).encode(), "shards/000000.safetensors": shard}
 
 
 def headed(data: st.DataObject) -> Files:
@@ -163,6 +164,7 @@ def headed(data: st.DataObject) -> Files:
 def told(data: st.DataObject) -> Files:
     """One thing changed in the manifest."""
     tree = changed(json.loads(good()["manifest.json"]), data)
+    tree = sealed(tree) if data.draw(st.booleans(), "sealed") else tree
     return {**good(), "manifest.json": json.dumps(tree).encode()}
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Thread
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
+from drawahead.rounds.threads import Thread
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from drawahead import StackedPlan
-from drawahead.chains.stacked import StackedPaths
+from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.lane_moves import LaneMoves
+from drawahead.chains.moves import Aside
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise
@@ -75,10 +77,10 @@ def rotated(plan: StackedPlan) -> StackedPlan:
 # How paths go on
 
 
-def _own_copies(branch: Callable[..., StackedPaths]) -> Callable[..., StackedPaths]:
+def _own_copies(branch: Callable[..., AffinePaths]) -> Callable[..., AffinePaths]:
     """A branch refreshes with noise of its own: what it draws belongs to another chain than its parent's."""
 
-    def wrong(paths: StackedPaths, stream: Stream) -> StackedPaths:
+    def wrong(paths: AffinePaths, stream: Stream) -> AffinePaths:
         return replace(branch(paths, stream), copies=stream)
 
     return wrong
@@ -86,8 +88,8 @@ def _own_copies(branch: Callable[..., StackedPaths]) -> Callable[..., StackedPat
 
 def redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guess and commitment are refreshed differently: states are rolled again to be committed, with new noise."""
-    in_place_of(StackedPaths, "refresh", _new_every_time)(monkeypatch)
-    in_place_of(StackedPaths, "advance", _rolling_again)(monkeypatch)
+    in_place_of(LaneMoves, "refresh", _new_every_time)(monkeypatch)
+    in_place_of(AffinePaths, "advance", _rolling_again)(monkeypatch)
 
 
 def _rolling_again(advance: Callable[..., None]) -> Callable[..., None]:
@@ -97,12 +99,9 @@ def _rolling_again(advance: Callable[..., None]) -> Callable[..., None]:
 def _new_every_time(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
     looks = itertools.count(1)
 
-    def wrong(paths: StackedPaths, lanes: Tensor, taken: Tensor) -> Tensor:
-        kept, paths.copies = paths.copies, paths.copies.child(next(looks), 0)
-        try:
-            return refresh(paths, lanes, taken)
-        finally:
-            paths.copies = kept
+    def wrong(moves: LaneMoves, lanes: Tensor, taken: Tensor, aside: Aside) -> Tensor:
+        assert aside.copies is not None
+        return refresh(moves, lanes, taken, replace(aside, copies=aside.copies.child(next(looks), 0)))
 
     return wrong
 
@@ -117,67 +116,43 @@ def _spent(refresh: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def normal(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int = 1) -> Tensor:
             return super().normal(Purpose.VALUE, step, attempt, size)
 
-    def wrong(paths: StackedPaths, lanes: Tensor, taken: Tensor) -> Tensor:
-        paths.copies = Values(paths.copies.keys)
-        return refresh(paths, lanes, taken)
+    def wrong(moves: LaneMoves, lanes: Tensor, taken: Tensor, aside: Aside) -> Tensor:
+        assert aside.copies is not None
+        return refresh(moves, lanes, taken, replace(aside, copies=Values(aside.copies.keys)))
 
     return wrong
 
 
 def only_when_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions are asked along guesses that were never refreshed."""
-    in_place_of(StackedPaths, "ask", _without("refreshed"))(monkeypatch)
-    in_place_of(StackedPaths, "query_model", _without("add"))(monkeypatch)
+    in_place_of(AffinePaths, "ask", _without("refreshed", "add"))(monkeypatch)  # of packed and of captured rounds
 
 
-def _without(table: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What packed and captured rounds know refreshes by is not the same table."""
-
+def _without(*tables: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def made(ask: Callable[..., Any]) -> Callable[..., Any]:
-        def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
-            kept = getattr(paths.chain, table)
-            setattr(paths.chain, table, torch.zeros_like(kept))
+        def wrong(paths: AffinePaths, *arguments: Any, **options: Any) -> Any:
+            own = vars(paths.moves)
+            kept = {name: own[name] for name in tables}
+            own.update({name: torch.zeros_like(table) for name, table in kept.items()})
             try:
                 return ask(paths, *arguments, **options)
             finally:
-                setattr(paths.chain, table, kept)
+                own.update(kept)
 
         return wrong
 
     return made
 
 
-def lane_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def _left_behind(ask: Callable[..., Any]) -> Callable[..., Any]:
     """Questions are asked with the last lane as it was committed: along a guess it does not move."""
-    in_place_of(StackedPaths, "ask", _asked_behind)(monkeypatch)
-    in_place_of(StackedPaths, "query_model", _looked_behind)(monkeypatch)
 
-
-def _asked_behind(ask: Callable[..., Any]) -> Callable[..., Any]:
-    def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
+    def wrong(paths: AffinePaths, *arguments: Any, **options: Any) -> Any:
         query = ask(paths, *arguments, **options)
         d = paths.chain.size
         state = query.state.clone()
-        state[:, -d:] = paths.x[:, -d:].repeat_interleave(query.count, 0)
+        state[..., -d:] = paths.x[:, None, -d:]
         return replace(query, state=state)
-
-    return wrong
-
-
-def _looked_behind(look: Callable[..., Any]) -> Callable[..., Any]:
-    def wrong(paths: StackedPaths, *arguments: Any, **options: Any) -> Any:
-        chain = paths.chain
-        oracle, behind = chain.oracle, paths.lanes[:, -1]
-
-        def left_behind(x: Tensor, k: Tensor) -> Tensor:
-            x[:, -1] = behind.repeat_interleave(len(x) // len(behind), 0)
-            return oracle(x, k)
-
-        chain.oracle = left_behind
-        try:
-            return look(paths, *arguments, **options)
-        finally:
-            chain.oracle = oracle
 
     return wrong
 
@@ -195,7 +170,7 @@ def _same_noise_for_all(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _leaning_twice(follow: Callable[..., tuple[Tensor, Law]]) -> Callable[..., tuple[Tensor, Law]]:
     """A guess leans by twice as much as it is verified with."""
 
-    def wrong(paths: StackedPaths, draft: Gaussian, noise: Tensor) -> tuple[Tensor, Law]:
+    def wrong(paths: AffinePaths, draft: Gaussian, noise: Tensor) -> tuple[Tensor, Law]:
         followed = follow(paths, draft, noise)[1]
         return follow(paths, replace(draft, slope=None if draft.slope is None else 2 * draft.slope), noise)[0], followed
 
@@ -218,15 +193,15 @@ MUTANTS = [
     Mutant("without b", "mixing", Coupled(), plan=without_b),
     Mutant("frozen lane", "mixing", Stepwise(), plan=frozen),
     Mutant("early", "refreshed", Sequential(), plan=early),
-    Mutant("own copies", "driven", Recursive(), patch=in_place_of(StackedPaths, "branch", _own_copies), draws=100),
+    Mutant("own copies", "driven", Recursive(), patch=in_place_of(AffinePaths, "branch", _own_copies), draws=100),
     Mutant("redrawn", "refreshed", Coupled(), patch=redrawn),
     Mutant("redrawn", "refreshed", Block(), patch=redrawn),
-    Mutant("spent", "refreshed", Sequential(), patch=in_place_of(StackedPaths, "refresh", _spent)),
+    Mutant("spent", "refreshed", Sequential(), patch=in_place_of(LaneMoves, "refresh", _spent)),
     Mutant("only when committed", "refreshed", Stepwise(), patch=only_when_committed),
-    Mutant("lane left behind", "mixing", Coupled(), patch=lane_left_behind),
-    Mutant("lane left behind", "in turn", Block(), patch=lane_left_behind),
+    Mutant("lane left behind", "mixing", Coupled(), patch=in_place_of(AffinePaths, "ask", _left_behind)),
+    Mutant("lane left behind", "in turn", Block(), patch=in_place_of(AffinePaths, "ask", _left_behind)),
     Mutant("same noise", "mixing", Sequential(), patch=in_place_of(Gaussian, "noise", _same_noise_for_all)),
-    Mutant("leans twice", "mixing", Coupled(3), patch=in_place_of(StackedPaths, "follow", _leaning_twice)),
+    Mutant("leans twice", "mixing", Coupled(3), patch=in_place_of(AffinePaths, "follow", _leaning_twice)),
     Mutant("not verified", "mixing", Picard(tolerance=0.5)),
     Mutant("not verified", "refreshed", Picard(tolerance=0.5)),
 ]

@@ -420,3 +420,27 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 4
+
+
+def test_a_start_for_other_samples_is_where_they_start() -> None:
+    """Also on a chain that begins around an image."""
+    schedule = da.DDPM(timesteps=da.schedules.spaced(10, 1000))
+    chain = GaussianChain(lambda x, k: torch.tanh(x), schedule, (2,), around=torch.full((2,), 100.0))
+    there = chain.for_samples(start=torch.zeros(2))
+    plain = GaussianChain(lambda x, k: torch.tanh(x), schedule, (2,), start=torch.zeros(2))
+    for sampler in (Sequential(), da.Coupled()):
+        one, other = (da.sample(c, 3, seed=0, sampler=sampler).samples for c in (there, plain))
+        assert torch.equal(one, other)
+    assert there.replace().around is None and chain.for_samples().around is not None
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_a_prediction_that_is_not_finite_is_refused_before_it_is_clipped(bad: float, graphs: bool) -> None:
+    threshold = da.schedules.Threshold(0.9, most=2.0)
+    for limit in ({"clip": 1.0}, {"threshold": threshold}):
+        schedule = da.DDPM(timesteps=da.schedules.spaced(10, 1000), **limit)  # type: ignore[arg-type]
+        chain = GaussianChain(lambda x, k: torch.where(k[:, None] == 6, bad, x), schedule, (2,))
+        for sampler in (Sequential(), da.Coupled(3)):
+            with pytest.raises(SamplingError, match="not finite"):
+                da.sample(chain, 2, seed=0, sampler=sampler, graphs=graphs)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, Gaussian, GaussianChain
+from drawahead.chains.affine_paths import AffinePaths
 from drawahead.chains.base import Answer, Paths, Tally
-from drawahead.chains.gaussian_paths import GaussianPaths
-from drawahead.chains.gaussian_queries import leaning
-from drawahead.engine.threads import Thread
+from drawahead.chains.moves import leaning
 from drawahead.laws import Law
+from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianMixture, GaussianTarget, named
 from tests.gaussian.mutants import LEANING
@@ -42,7 +42,7 @@ class Watched(Coupled):
         def watch(draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
             assert isinstance(draft, Gaussian)
             if draft.slope is not None:
-                used = torch.arange(draft.shape[1]) < paths.room[:, None]
+                used = torch.arange(draft.shape[1]) < paths.room_at(paths.position)[:, None]
                 SEEN.append(draft.slope[used])
             return follow(draft, noise)
 
@@ -203,7 +203,7 @@ def test_following_goes_step_by_step(schedule: da.schedules.Schedule) -> None:
     """The guess of a leaning draft, against the same in a loop; and it is a draw from the laws that come with it."""
     chain = GaussianChain(lambda x, k: x, schedule, (3,), dtype=torch.float64, start=normal(5, 3, seed=8))
     paths = chain.start(0, torch.arange(5), Tally())
-    assert isinstance(paths, GaussianPaths)
+    assert isinstance(paths, AffinePaths)
     mean, anchor, noise = (normal(5, 4, 3, seed=i) for i in range(3))
     slope = torch.rand(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     slope[1, 2] = torch.nan

@@ -12,7 +12,10 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, Sequential, Stepwise
-from drawahead.chains.gaussian_paths import GaussianPaths
+from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.moves import Aside
+from drawahead.chains.rolling import rolled
+from drawahead.chains.scalar_moves import ScalarMoves
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
@@ -77,8 +80,8 @@ def test_states_stay_in_their_subspace() -> None:
 
 def clipped(patch: Patch) -> None:
     """A standard deviation below the plan's is raised to it, and nobody is told."""
-    own = GaussianChain.law
-    patch.setattr(GaussianChain, "law", lambda *given: own(*given).without_thin())
+    own = ScalarMoves.law
+    patch.setattr(ScalarMoves, "law", lambda *given: own(*given).without_thin())
 
 
 def mirrored(patch: Patch) -> None:
@@ -89,12 +92,12 @@ def mirrored(patch: Patch) -> None:
 def unsplit(patch: Patch) -> None:
     """Draft and target have each its own standard deviation, as if that did not matter."""
 
-    def law(chain: GaussianChain, answer: Tensor, step: Tensor, aside: Any, before: Any = None) -> Gaussian:
-        step = step.clamp(max=chain.steps - 1)
-        own = LearnedVariance().scale(answer[..., chain.size :], step)
-        return Gaussian(chain.plan.b[step][..., None] * answer[..., : chain.size], own.mean(-1))
+    def law(moves: ScalarMoves, answer: Tensor, step: Tensor, aside: Any, before: Any = None) -> Gaussian:
+        step = step.clamp(max=moves.steps - 1)
+        own = LearnedVariance().scale(answer[..., moves.size :], step)
+        return Gaussian(moves.plan.b[step][..., None] * answer[..., : moves.size], own.mean(-1))
 
-    patch.setattr(GaussianChain, "law", law)
+    patch.setattr(ScalarMoves, "law", law)
 
 
 def normals(patch: Patch, purpose: Purpose, change: Callable[..., Tensor]) -> None:
@@ -120,25 +123,25 @@ def noise_of_the_first_step(patch: Patch) -> None:
 
 def newest_answer(patch: Patch) -> None:
     """Instead of the answer at the state before, that at the step's own state."""
-    own = GaussianChain.law
-    patch.setattr(GaussianChain, "law", lambda chain, answer, step, aside, before=None: own(chain, answer, step, aside))
+    own = ScalarMoves.law
+    patch.setattr(ScalarMoves, "law", lambda moves, answer, step, aside, before=None: own(moves, answer, step, aside))
 
 
 def forgotten(patch: Patch) -> None:
     """What was answered before a round is not carried into the next one."""
-    own = GaussianPaths.advance
+    own = AffinePaths.advance
 
-    def advance(paths: GaussianPaths, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+    def advance(paths: AffinePaths, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         before = paths.before
         own(paths, values, count, guess)
         paths.before = before
 
-    patch.setattr(GaussianPaths, "advance", advance)
+    patch.setattr(AffinePaths, "advance", advance)
 
 
 def guessed(patch: Patch) -> None:
     """The answer at the end of the window is carried on, not that at the state before the committed one."""
-    patch.setattr(GaussianPaths, "_hear", lambda paths, answer: setattr(paths, "answer", _Ends(answer.own)))
+    patch.setattr(AffinePaths, "_hear", lambda paths, answer: setattr(paths, "answer", _Ends(answer.own)))
 
 
 class _Ends:
@@ -148,22 +151,22 @@ class _Ends:
 
 def mean_alone(patch: Patch) -> None:
     """Predictions are projected, and noise is not."""
-    own = GaussianChain.projected
-    patch.setattr(GaussianChain, "projected", lambda chain, v: own(chain, v) if v.shape[1] != STEPS else v)
-    patch.setattr(GaussianPaths, "_rolled", lambda paths, a, values: _rolled(paths, a, values))
-    patch.setattr(GaussianPaths, "onward", lambda paths, x, value, step: value + paths.plan.a[step][:, None] * x)
+    own = ScalarMoves.projected
+    patch.setattr(ScalarMoves, "projected", lambda moves, v: own(moves, v) if v.shape[1] != STEPS else v)
+    patch.setattr(ScalarMoves, "_rolled", _rolled)
+    patch.setattr(ScalarMoves, "onward", lambda moves, x, value, step, aside: value + moves.plan.a[step][:, None] * x)
 
 
-def _rolled(paths: GaussianPaths, a: Tensor, values: Tensor) -> Tensor:
-    from drawahead.chains.rolling import rolled
-
-    return rolled(paths.x, a, values)
+def _rolled(
+    moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None
+) -> Tensor:
+    return rolled(x, moves._a(step) if slope is None else moves._a(step) + slope, values)
 
 
 def dropped(patch: Patch) -> None:
     """The state does not decay to nothing where it should: A of 1 where it is 0."""
-    own = GaussianPaths._a
-    patch.setattr(GaussianPaths, "_a", lambda paths, width: own(paths, width).clamp(min=0.2))
+    own = ScalarMoves._a
+    patch.setattr(ScalarMoves, "_a", lambda moves, step: own(moves, step).clamp(min=0.2))
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], str]] = [

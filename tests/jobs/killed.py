@@ -142,7 +142,7 @@ def draw(folder: Path, backend: Forked, **settings: Any) -> Pool:
     pool = Pool(backend, WORKERS, **given)
     try:
         with lock.locked(folder) as token:
-            JobRunner(folder, asked, Pooled(pool, folder, token), False).run(None, None, None)
+            JobRunner(folder, asked, Pooled(pool, folder, token), False, token).run(None, None, None)
     finally:
         pool.close()
     return pool
@@ -159,16 +159,18 @@ def check(folder: Path, whole: da.jobs.Job) -> None:
 
 
 @contextmanager
-def killing(backend: Forked, dice: random.Random, every: float, kills: list[int]) -> Iterator[None]:
-    """Kill one worker or another, again and again."""
+def killing(backend: Forked, dice: random.Random, shards: Path) -> Iterator[None]:
+    """Kill one worker or another, again and again: more and more slowly, until there is another shard."""
     over = threading.Event()
 
     def kill() -> None:
-        while not over.wait(dice.uniform(0.0, every)):
+        longest, seen = 0.08, 0
+        while not over.wait(dice.uniform(0.0, longest)):
             for worker in dice.sample(backend.living, min(1, len(backend.living))):
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
-                    kills.append(worker.pid)
+            before, seen = seen, len(list(shards.glob("*.safetensors")))
+            longest = 0.08 if seen > before else 1.2 * longest
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -184,7 +186,7 @@ def workers_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, in
     dice, done, replaced = random.Random(kills), 0, 0
     while replaced < kills:
         backend = Forked()
-        with killing(backend, dice, 0.08, []):
+        with killing(backend, dice, folder / f"workers{done}" / "shards"):
             replaced += draw(folder / f"workers{done}", backend).replaced
         check(folder / f"workers{done}", whole)
         done += 1
@@ -192,23 +194,28 @@ def workers_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, in
 
 
 def head_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
-    """The process that keeps the manifest is killed at random moments, and another goes on, with other workers."""
+    """The process that keeps the manifest is killed at random moments, and another goes on, with other workers.
+
+    A life may be the longer, the more lives have brought no shard: how busy the machine is matters to none of this.
+    """
     dice, died, done = random.Random(kills), 0, 0
     while died < kills:
-        home, seen = folder / f"head{done}", 0
+        home, seen, longest = folder / f"head{done}", 0, 0.4
         while not (home.exists() and (home / "manifest.json").exists() and da.jobs.read(home).complete):
             child = os.fork()
             if child == 0:
                 draw(home, Forked())
                 os._exit(0)
-            time.sleep(dice.uniform(0.05, 0.4))
+            time.sleep(dice.uniform(0.05, longest))
             os.kill(child, signal.SIGKILL)
             died += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+            before = seen
             if (home / "manifest.json").exists():
                 job = da.jobs.read(home)
                 job.verify()
                 assert job.finished >= seen, "a finished shard was lost"
                 seen = job.finished
+            longest = 0.4 if seen > before else 1.5 * longest
         draw(home, Forked())  # complete: removes what the last one left half-written
         check(home, whole)
         done += 1
@@ -217,13 +224,21 @@ def head_killed(kills: int, folder: Path, whole: da.jobs.Job) -> dict[str, int]:
 
 def one_hangs(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     """Its pulse stops while others go on: it is replaced."""
+    hung = folder / "hung"
 
     def trouble(task: DrawShard) -> None:
-        if task.index == 5 and not (folder / "hung").exists():
-            (folder / "hung").touch()
+        if task.index == 5 and not hung.exists():
+            hung.write_text(str(os.getpid()))
             time.sleep(1e6)
 
-    pool = draw(folder / "hangs", Forked(trouble), timeout=0.5)
+    class Heard(Forked):
+        """On a busy machine others may be silent for as long."""
+
+        def heard(self, worker: Worker) -> float:
+            hangs = hung.exists() and hung.read_text() == str(worker.pid)
+            return super().heard(worker) if hangs else time.monotonic()
+
+    pool = draw(folder / "hangs", Heard(trouble), timeout=0.5)
     check(folder / "hangs", whole)
     return {"replaced": pool.replaced}
 
@@ -241,7 +256,7 @@ def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     draw(folder / "full", Forked())
     files.write_synced = write
     check(folder / "full", whole)
-    lock.held = lambda folder, token: False
+    lock.held = lambda folder, token: os.getpid() == head
     draw(folder / "elsewhere", Forked())
     lock.held = held
     check(folder / "elsewhere", whole)
@@ -249,10 +264,10 @@ def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
 
 
 def noted_first(self: JobRunner, drawn: Sequence[Drawn]) -> None:
-    """A mutant: the journal tells of shards a little before they have their names."""
+    """A mutant: the journal tells of shards before they have their names; how long before, the killer decides."""
     if drawn:
-        journal.note(self.folder, [self._shard(each) for each in drawn])
-        time.sleep(0.05)
+        journal.note(self.folder, [self._shard(each) for each in drawn], self.config)
+        time.sleep(1e6)
     keep(self, drawn)
 
 

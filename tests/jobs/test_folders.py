@@ -16,7 +16,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.jobs import Job, Shard, journal, lock, manifest, status
+from drawahead.jobs import Config, Job, Shard, journal, lock, manifest, status
 from drawahead.jobs.export import export
 
 NUM, SIZE = 23, 5
@@ -32,8 +32,8 @@ def noted(folder: Path) -> Job:
     job = da.jobs.read(folder)
     text = json.loads((folder / "manifest.json").read_text())
     shards, text["shards"] = text["shards"], []
-    (folder / "manifest.json").write_text(json.dumps(text))
-    journal.note(folder, [job.shards[i] for i in (3, 0, 4)])
+    (folder / "manifest.json").write_text(json.dumps(manifest.sealed(text)))
+    journal.note(folder, [job.shards[i] for i in (3, 0, 4)], job.config)
     assert len(shards) == 5
     return job
 
@@ -61,8 +61,8 @@ class TestJournal:
         """Whatever comes right after it, before this process has remembered."""
         note = journal.note
 
-        def interrupted(folder: Path, shards: Sequence[Shard]) -> None:
-            note(folder, shards)
+        def interrupted(folder: Path, shards: Sequence[Shard], config: Config) -> None:
+            note(folder, shards, config)
             if shards[0].first == 5:
                 raise error
 
@@ -81,7 +81,7 @@ class TestJournal:
         path.write_bytes(path.read_bytes() + torn)
         assert da.jobs.read(tmp_path / "job").finished == 13
         journal.mend(tmp_path / "job")
-        journal.note(tmp_path / "job", [whole.shards[1]])  # or it would be added to what was cut off
+        journal.note(tmp_path / "job", [whole.shards[1]], whole.config)  # or it would be added to what was cut off
         assert da.jobs.read(tmp_path / "job").finished == 18
 
     @pytest.mark.parametrize("line", [b"{}\n", b"\xff\n", b'{"file": 1}\n', b"null\n", b"\n"])
@@ -177,13 +177,17 @@ class TestStatus:
         shown = capsys.readouterr().out
         assert "stopped: the network is down; 10 of 23 samples are kept" in shown and "--resume" in shown
 
-    def test_the_rate_and_the_workers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_rate_and_the_workers(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         draw(tmp_path / "job")
         noted(tmp_path / "job")
         workers = {"workers": 4, "ready": 3, "replaced": 2, "note": "worker 1: killed"}
         with lock.locked(tmp_path / "job"):
             written = status.Status(tmp_path / "job", 3)
-            written._fixed["since"] = time.time() - 5
+            now = time.time()
+            written._fixed["since"] = now - 5
+            monkeypatch.setattr(status.time, "time", lambda: now)
             written.tell(13, workers, "", last=False)
             assert run(["status", str(tmp_path / "job")]) == 0
         assert "2 per second, 0:05 left, 3 of 4 workers, 2 replaced, worker 1: killed" in capsys.readouterr().out

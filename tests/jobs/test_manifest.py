@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import drawahead as da
+from drawahead.jobs.manifest import sealed
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,13 @@ WRONG = [
     ("shards/1/report", {}),
     ("shards/1/more", 1),
     ("more", 1),
+    ("chain", []),
+    ("chain", {"order": 1}),
+    ("chain/order", "x" * 101),
+    ("chain", {str(i): "" for i in range(101)}),
+    ("sha256", ""),
+    ("sha256", None),
+    ("sha256", "0" * 64),
 ]
 
 
@@ -109,8 +117,10 @@ WRONG = [
 def test_anything_wrong_is_refused(path: str, value: object, text: str, tmp_path: Path) -> None:
     found = json.loads(text)
     edited(path, value)(found)
+    found = found if path == "sha256" else sealed(found)  # or the checksum would be all that is looked at
     with pytest.raises(da.InputError, match="the manifest ") as caught:
         read(tmp_path, json.dumps(found))
+    assert path == "sha256" or "it is damaged, or was edited" not in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500 + len(str(tmp_path))
 
 
@@ -136,11 +146,14 @@ def test_keys_that_are_missing_are_refused(text: str, tmp_path: Path) -> None:
     for key in json.loads(text):
         found = json.loads(text)
         del found[key]
-        if key == "condition":  # manifests of earlier versions have none
-            assert read(tmp_path, json.dumps(found)).config.condition == ""
+        if key == "sha256":  # manifests of earlier versions have none
+            assert read(tmp_path, json.dumps(found)).complete
             continue
         with pytest.raises(da.InputError, match="the manifest "):
             read(tmp_path, json.dumps(found))
+        if key in ("condition", "chain"):  # nor these
+            del found["sha256"]
+            assert not getattr(read(tmp_path, json.dumps(found)).config, key)
 
 
 def test_only_plain_files_are_read(text: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def main() -> None:
     result = da.sample(chain, 8, sampler=da.Coupled(window=16), seed=0)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = Path(folder) / "report.html"
-        da.pages.page(chain, result, page_file, title="fashion")
+        da.show.page(chain, result, page_file, title="fashion")
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
         )

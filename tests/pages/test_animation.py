@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 import drawahead as da
-from drawahead import pages
+from drawahead import show
 from drawahead.cli.app import run
-from drawahead.pages.animation import frame_rounds
+from drawahead.show.films.animation import frame_rounds
 from tests.pages.reading import pictures_chain
 
 GRID = da.targets.Ising.grid(4, 4)
@@ -37,9 +37,9 @@ def test_rounds_that_are_shown(ahead: int, last: int) -> None:
 
 def test_frames_show_what_the_film_says(tmp_path: Path) -> None:
     result = da.sample(GRID, 1, sampler=da.Coupled(window=3), seed=2)
-    film = pages.film(GRID, result)
+    film = show.film(GRID, result)
     (reel,) = film.reels
-    gif = pages.animation(film, tmp_path / "film.gif")
+    gif = show.animation(film, tmp_path / "film.gif")
     assert (tmp_path / "film.gif").read_bytes() == gif
     rounds = frame_rounds(len(reel.progress) - 1, reel.steps)
     assert frames(gif) == len(rounds)
@@ -64,7 +64,7 @@ def test_every_kind_of_film() -> None:
     chain = pictures_chain()
     images = da.sample(chain, 2, sampler=da.Coupled(window=4), seed=0)
     for target, result in ((da.targets.Pairs(12), letters), (tree, trees), (chain, images)):
-        assert frames(pages.animation(pages.film(target, result, 2))) > 3
+        assert frames(show.animation(show.film(target, result, 2))) > 3
 
 
 def test_films_of_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_link_in_the_folder_is_replaced(tmp_path: Path) -> None:
 
 
 def test_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    film = pages.film(GRID, da.sample(GRID, 1, sampler=da.Coupled(window=3), seed=2))
+    film = show.film(GRID, da.sample(GRID, 1, sampler=da.Coupled(window=3), seed=2))
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(da.InputError, match=r"drawahead\[plots\]"):
-        pages.animation(film)
+        show.animation(film)

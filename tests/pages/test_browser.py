@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import drawahead as da
-from drawahead import pages
+from drawahead import show
 from tests.pages.reading import frame, pictures_chain, uniform_chain
 from tests.pages.test_documents import EVIL
 
@@ -32,6 +32,7 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE = 300_000.0  # milliseconds, on a busy machine
 WORDS = ["the", EVIL, "fox", "<b>", "&lt;", "jumps", "]]>"]
 
 
@@ -44,28 +45,28 @@ def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=PATIENCE)
         yield opened
         opened.close()
 
 
-def _letters() -> tuple[Any, da.Result, pages.View | None]:
+def _letters() -> tuple[Any, da.Result, show.View | None]:
     chain = uniform_chain()
-    view = pages.Texts(lambda sample: [WORDS[token] for token in sample.tolist()])
+    view = show.Texts(lambda sample: [WORDS[token] for token in sample.tolist()])
     return chain, da.sample(chain, 3, sampler=da.Coupled(window=4), seed=0), view
 
 
-def _tiles() -> tuple[Any, da.Result, pages.View | None]:
+def _tiles() -> tuple[Any, da.Result, show.View | None]:
     target = da.tilings.dominoes("square", 6)
     return target, da.sample(target, 1, sampler=da.Separated(), seed=0), None
 
 
-def _frames() -> tuple[Any, da.Result, pages.View | None]:
+def _frames() -> tuple[Any, da.Result, show.View | None]:
     chain = pictures_chain()
     return chain, da.sample(chain, 6, sampler=da.Coupled(), seed=0), None
 
 
-def _stopped() -> tuple[Any, da.Result, pages.View | None]:
+def _stopped() -> tuple[Any, da.Result, show.View | None]:
     class Once:
         def is_set(self) -> bool:
             return True
@@ -74,7 +75,7 @@ def _stopped() -> tuple[Any, da.Result, pages.View | None]:
     return chain, da.sample(chain, 4, sampler=da.Block(), seed=0, stop=Once()), None
 
 
-KINDS: dict[str, Callable[[], tuple[Any, da.Result, pages.View | None]]] = {
+KINDS: dict[str, Callable[[], tuple[Any, da.Result, show.View | None]]] = {
     "letters": _letters,
     "tiles": _tiles,
     "frames": _frames,
@@ -88,23 +89,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, da.R
     for name, make in KINDS.items():
         target, result, view = make()
         path = folder / f"{name}.html"
-        pages.page(target, result, path, title=EVIL, view=view)
+        show.page(target, result, path, title=EVIL, view=view)
         out[name] = path, result
     return out
 
 
 @contextmanager
-def opened(browser: Browser, path: Path, width: int = 1100, dark: bool = False) -> Iterator[Page]:
-    """The page, of which everything that goes wrong is a failure: messages, errors, dialogs, requests."""
+def opened(browser: Browser, path: Path, width: int = 1100, dark: bool = False, clock: bool = False) -> Iterator[Page]:
+    """The page, of which everything that goes wrong is a failure: messages, errors, dialogs, requests.
+
+    With a clock, time passes there only when it is told to.
+    """
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
     )
+    context.set_default_timeout(PATIENCE)
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: wrong.append(f"request: {request.url[:90]}"))
+    if clock:
+        page.clock.install(time=0)
     page.goto(path.as_uri())
+    if clock:
+        page.clock.pause_at(1000)
     try:
         yield page
     finally:
@@ -124,7 +133,7 @@ def scrub(page: Page, value: int) -> None:
 
 def until(page: Page, expression: str) -> None:
     """Wait until this holds. (Playwright's own waiting needs `eval`, which the page's policy forbids.)"""
-    for _ in range(400):
+    for _ in range(4000):
         if page.evaluate(expression):
             return
         page.wait_for_timeout(25)
@@ -188,15 +197,15 @@ def test_letters_come_and_go(browser: Browser, made: dict[str, tuple[Path, da.Re
 
 
 def test_playing_and_pausing(browser: Browser, made: dict[str, tuple[Path, da.Result]]) -> None:
-    with opened(browser, made["letters"][0]) as page:
+    with opened(browser, made["letters"][0], clock=True) as page:
         play, poster = page.locator(".play"), round_of(page)
         play.click()
         assert play.get_attribute("aria-label") == "Pause"
-        assert round_of(page) < poster  # from the beginning on
-        until(page, "Number(document.querySelector('#film input').value) > 2")
+        assert round_of(page) == 0 < poster  # from the beginning on
+        page.clock.run_for(2000)
         play.click()
         held = round_of(page)
-        page.wait_for_timeout(300)
+        page.clock.run_for(2000)
         assert round_of(page) == held and 2 < held < 24 and play.get_attribute("aria-label") == "Play"
         page.locator(".on").click()
         assert round_of(page) == held + 1
@@ -213,8 +222,8 @@ def test_playing_and_pausing(browser: Browser, made: dict[str, tuple[Path, da.Re
         page.locator(".speed").select_option("16")
         page.locator("#film input").focus()
         page.keyboard.press(" ")  # goes on, to the end, and stops there
-        until(page, "document.querySelector('.play').getAttribute('aria-label') === 'Play'")
-        assert round_of(page) == 24
+        page.clock.run_for(2000)
+        assert round_of(page) == 24 and play.get_attribute("aria-label") == "Play"
 
 
 def test_dominoes_and_images_end_as_the_sample(browser: Browser, made: dict[str, tuple[Path, da.Result]]) -> None:
@@ -226,7 +235,7 @@ def test_dominoes_and_images_end_as_the_sample(browser: Browser, made: dict[str,
         scrub(page, 36)
         assert seen(page, "sequential") == seen(page, "drawahead") == [[True] * 18]
     path, result = made["frames"]
-    film = pages.film(pictures_chain(), result)
+    film = show.film(pictures_chain(), result)
     last = [frame(reel.picture, len(reel.picture["at"]) - 1).flatten().tolist() for reel in film.reels]
     first = [frame(reel.picture, 0).flatten().tolist() for reel in film.reels]
     with opened(browser, path) as page:

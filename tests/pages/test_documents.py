@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead import pages
-from drawahead.pages.document import embedded
-from drawahead.pages.summary import BARS, short
-from drawahead.views.pictures import data_uri
+from drawahead import show
+from drawahead.show.pages.document import embedded
+from drawahead.show.pictures import data_uri
+from drawahead.show.summary import BARS, short
 from tests.pages.reading import Read, pictures_chain, pixels, uniform_chain
 
 EVIL = "</script><img src=x onerror=alert(1)><script>alert(2)</script><!--\u2028&amp;\"'"
@@ -73,8 +73,8 @@ def test_nothing_that_is_shown_can_run() -> None:
     words = ["the", EVIL, "fox", "<!--", "&lt;", "\N{SNOWMAN}", "]]>"]
     chain = uniform_chain()
     result = da.sample(chain, 3, sampler=da.Coupled(), seed=0)
-    view = pages.Texts(lambda sample: [words[token] for token in sample.tolist()])
-    text = pages.page(chain, result, title=EVIL, view=view, about={EVIL: EVIL}, note=EVIL)
+    view = show.Texts(lambda sample: [words[token] for token in sample.tolist()])
+    text = show.page(chain, result, title=EVIL, view=view, about={EVIL: EVIL}, note=EVIL)
     page = Read(text)
     assert text.count("</script") == 2 and len(page.all("script")) == 2 and not page.all("img")
     assert page.text("title") == [EVIL] and page.text("th").count(EVIL) == page.text("td").count(EVIL) == 1
@@ -88,7 +88,7 @@ def test_nothing_that_is_shown_can_run() -> None:
 
 
 def test_a_page_runs_its_own_script_alone_and_loads_nothing() -> None:
-    text = pages.page(uniform_chain(), da.sample(uniform_chain(), 1, sampler=da.Coupled(), seed=0))
+    text = show.page(uniform_chain(), da.sample(uniform_chain(), 1, sampler=da.Coupled(), seed=0))
     page = Read(text)
     policy = next(meta["content"] for meta in page.all("meta") if "http-equiv" in meta)
     assert policy is not None and policy.startswith("default-src 'none'; ")
@@ -98,7 +98,7 @@ def test_a_page_runs_its_own_script_alone_and_loads_nothing() -> None:
     assert set(re.findall(r"https?://[^\s\"'<]*", text)) == {"http://www.w3.org/2000/svg"}
     assert not [attributes for _, attributes in page.tags if {"href", "style"} & set(attributes)]
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-    parts = files("drawahead.pages").joinpath("parts")
+    parts = files("drawahead.show.pages").joinpath("parts")
     script = "".join(part.read_text() for part in parts.iterdir() if part.name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|fetch|XMLHttp", script)
 
@@ -107,7 +107,7 @@ def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
     chain = pictures_chain()
     result = da.sample(chain, 3, sampler=da.Coupled(), seed=0)
     path = tmp_path / "page.html"
-    text = pages.page(chain, result, path, samples=2, films=0)
+    text = show.page(chain, result, path, samples=2, films=0)
     assert path.read_text(encoding="utf-8") == text
     page = Read(text)
     images = page.all("img")
@@ -121,7 +121,7 @@ def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
 
 def test_large_and_coloured_images_are_made_smaller() -> None:
     image = torch.stack([torch.full((300, 200), value) for value in (-1.0, 0.0, 1.0)])
-    shown = pages.Images().picture(image).pixels
+    shown = show.Images().picture(image).pixels
     assert shown.shape == (75, 50, 3) and shown[0, 0].tolist() == [0, 128, 255]
     assert np.array_equal(pixels(data_uri(shown)), shown)
 
@@ -135,28 +135,28 @@ def test_a_page_of_pure_noise_is_not_too_large() -> None:
     chain = da.GaussianChain(noise, da.DDPM(timesteps=da.schedules.spaced(60, of=1000)), (3, 38, 38))
     result = da.sample(chain, 4, sampler=da.Sequential(), seed=0)
     samples = torch.rand(36, 3, 96, 96, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    film = pages.film(chain, result)
+    film = show.film(chain, result)
     text = result.report.to_html(samples=samples, film=film)
     assert len(film.reels) == 4 and text.count("<figure") == 36 and 2.5e6 < len(text) < 3e6
 
 
 def test_dominoes_and_grids_are_drawn() -> None:
     target = da.tilings.dominoes("aztec", 3)
-    page = Read(pages.page(target, da.sample(target, 1, sampler=da.Separated(), seed=0)))
+    page = Read(show.page(target, da.sample(target, 1, sampler=da.Separated(), seed=0)))
     assert len(page.all("rect")) == 12 and {"-3 -3 6 6"} <= {svg.get("viewbox") for svg in page.all("svg")}
     wide = da.targets.Ising.grid(2, 5)
-    assert "0 0 5 2" in {svg.get("viewbox") for svg in Read(pages.page(wide, da.sample(wide, 1, seed=0))).all("svg")}
+    assert "0 0 5 2" in {svg.get("viewbox") for svg in Read(show.page(wide, da.sample(wide, 1, seed=0))).all("svg")}
 
 
 def test_stopped_empty_and_known_results() -> None:
     stop = threading.Event()
     chain = uniform_chain()
     part = da.sample(chain, 9, sampler=da.Coupled(), seed=0, max_live=2, stop=stop, on_round=lambda report: stop.set())
-    page = Read(pages.page(chain, part))
+    page = Read(show.page(chain, part))
     assert page.text("h1") == ["No sample was finished."] and "stopped before all" in " ".join(page.text("p"))
     assert page.data["compared"] == [] and page.data["film"] is None and page.data["traced"]
     known = da.TokenChain(chain.oracle, evidence=[1] * 24)
-    page = Read(pages.page(known, da.sample(known, 2, seed=0)))
+    page = Read(show.page(known, da.sample(known, 2, seed=0)))
     assert page.text("h1") == ["There was nothing to draw: every position was known."]
     assert page.data["traced"] == [] and page.data["film"] is None
 

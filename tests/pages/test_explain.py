@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead import pages
+from drawahead import teaching
 from drawahead.cli.app import run
-from drawahead.pages.explain import SEED, block_walk
-from drawahead.pages.walks import _MADE, LENGTH, LETTERS, NAMES, Walk, walk
+from drawahead.teaching.explain import SEED
+from drawahead.teaching.walks import _MADE, LENGTH, LETTERS, NAMES, Walk, walk
+from drawahead.teaching.windows import block_walk
 
 WINDOWS = ("sequential", "stepwise", "block", "coupled", "picard")
 SEEDS = (SEED, 1, 7)
@@ -110,7 +111,7 @@ def shown_numbers(page: str, found: Walk) -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    page = pages.explain(path=tmp_path / "explain.html")
+    page = teaching.explain(path=tmp_path / "explain.html")
     assert (tmp_path / "explain.html").read_text() == page and len(page) < 400_000
     assert "<script" not in page and not re.search(r'(src|href)="(?!#)', page) and " style=" not in page
     for name in WINDOWS:
@@ -120,7 +121,7 @@ def test_the_page(tmp_path: Path) -> None:
     settled = walk("separated", SEED).settled
     assert settled is not None and section(page, "separated").count("<figure") == len(settled.unique())
     assert all(f'href="#{name}"' in page for name in NAMES)
-    other = pages.explain(["stepwise"], seed=1)
+    other = teaching.explain(["stepwise"], seed=1)
     assert 'id="stepwise"' in other and 'id="block"' not in other and "seed=1" in other
     shown_numbers(other, walk("stepwise", 1))
 
@@ -128,7 +129,7 @@ def test_the_page(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["explain", "block"]) == 0 and capsys.readouterr().out == "wrote explain.html\n"
-    assert (tmp_path / "explain.html").read_text() == pages.explain(["block"])
+    assert (tmp_path / "explain.html").read_text() == teaching.explain(["block"])
     assert run(["explain", "Coupled", "--out", "a.html", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": "a.html", "samplers": ["coupled"], "seed": SEED}
     for words, told in (

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead import pages
-from drawahead.pages.frames import FRAMES
+from drawahead import show
+from drawahead.show.films.frames import FRAMES
 from tests.pages.reading import Read, frame, pictures_chain, uniform_chain
 
 SAMPLERS = [da.Sequential(), da.Coupled(), da.Block(), da.Stepwise(pipelined=False), da.Recursive()]
@@ -25,7 +25,7 @@ def counts(times: list[int], rounds: int) -> list[int]:
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
 def test_tokens_appear_when_they_were_committed(sampler: da.Sampler) -> None:
     result = da.sample(da.targets.Ising.grid(3, 4), 3, sampler=sampler, seed=5)
-    film = pages.film(da.targets.Ising.grid(3, 4), result, 2)
+    film = show.film(da.targets.Ising.grid(3, 4), result, 2)
     assert [reel.number for reel in film.reels] == [0, 1] and not film.note
     for reel in film.reels:
         assert reel.progress == result.report.progress[reel.number]
@@ -37,7 +37,7 @@ def test_a_film_of_coupled_is_that_of_sequential_in_fewer_rounds() -> None:
     """On tokens both draw the same sample in the same order, so one by one is exactly what Sequential did."""
     chain = uniform_chain()
     fast, slow = (da.sample(chain, 1, sampler=sampler, seed=1) for sampler in (da.Coupled(), da.Sequential()))
-    (a,), (b,) = pages.film(chain, fast).reels, pages.film(chain, slow).reels
+    (a,), (b,) = show.film(chain, fast).reels, show.film(chain, slow).reels
     assert a.picture["letters"] == b.picture["letters"]
     assert a.picture["sequential"] == b.picture["sequential"] == b.picture["drawahead"]
     assert max(a.picture["drawahead"]) == len(a.progress) - 1 < 24
@@ -47,7 +47,7 @@ def test_what_is_known_is_there_from_the_start() -> None:
     evidence = torch.tensor([3, 1] + [da.HIDDEN] * 6 + [2])
     chain = da.TokenChain(uniform_chain(9).oracle, evidence=evidence)
     result = da.sample(chain, 2, sampler=da.Coupled(), seed=0)
-    for reel in pages.film(chain, result).reels:
+    for reel in show.film(chain, result).reels:
         assert reel.steps == 6
         for side in ("sequential", "drawahead"):
             assert [time == 0 for time in reel.picture[side]] == (evidence != da.HIDDEN).tolist()
@@ -58,19 +58,19 @@ def test_first_and_stopped_runs_keep_their_numbers() -> None:
     chain = uniform_chain(12)
     result = da.sample(chain, 3, first=40, sampler=da.Coupled(window=2), seed=0)
     again = da.sample(chain, 43, sampler=da.Coupled(window=2), seed=0)
-    film = pages.film(chain, result)
+    film = show.film(chain, result)
     assert [reel.number for reel in film.reels] == [40, 41, 42]
     assert film.reels[2].picture["letters"] == [str(token) for token in again.samples[42].tolist()]
     nothing = replace(result, samples=result.samples[:0], numbers=result.numbers[:0])
     with pytest.raises(da.InputError, match="nothing to film"):
-        pages.film(chain, nothing)
+        show.film(chain, nothing)
 
 
 @pytest.mark.parametrize("sampler", [da.Separated(), da.Separated(inner=da.Block(), spread=False), da.Coupled()])
 def test_dominoes_appear_with_the_first_of_their_squares(sampler: da.Sampler) -> None:
     target = da.tilings.dominoes("square", 12)  # so large that it falls into pieces
     result = da.sample(target, 2, sampler=sampler, seed=2)
-    film = pages.film(target, result)
+    film = show.film(target, result)
     for reel, sample in zip(film.reels, result.samples, strict=True):
         assert reel.progress == result.report.progress[reel.number]
         shown = {(x, y, width, height) for x, y, width, height, _ in reel.picture["tiles"]}
@@ -91,7 +91,7 @@ def test_dominoes_appear_with_the_first_of_their_squares(sampler: da.Sampler) ->
 def test_frames_are_predictions_at_the_states_that_were_reached(sampler: da.Sampler) -> None:
     chain = pictures_chain()
     result = da.sample(chain, 3, sampler=sampler, seed=3)
-    film = pages.film(chain, result, 2)
+    film = show.film(chain, result, 2)
     assert not film.note
     states = da.sample(pictures_chain(record=(20, 45)), 2, sampler=sampler, seed=3).samples
     for reel in film.reels:
@@ -111,14 +111,14 @@ def test_frames_are_predictions_at_the_states_that_were_reached(sampler: da.Samp
 def test_recorded_states_are_not_taken_for_samples() -> None:
     plain, recording = pictures_chain(), pictures_chain(record=(7, 30))
     results = [da.sample(chain, 2, sampler=da.Coupled(), seed=3) for chain in (plain, recording)]
-    a, b = (pages.page(chain, result) for chain, result in zip((plain, recording), results, strict=True))
+    a, b = (show.page(chain, result) for chain, result in zip((plain, recording), results, strict=True))
     assert Read(a).data["film"] == Read(b).data["film"] and Read(a).all("img") == Read(b).all("img")
 
 
 def test_vectors_are_squares_of_colour() -> None:
     chain = da.GaussianChain(da.targets.Hypercube(10), da.StochasticLocalization(steps=32, radius=1.0, delta=0.05))
     result = da.sample(chain, 2, sampler=da.Coupled(), seed=0)
-    reel = pages.film(chain, result).reels[1]
+    reel = show.film(chain, result).reels[1]
     last = frame(reel.picture, len(reel.picture["at"]) - 1).reshape(-1, 3).astype(int)[:10]
     assert ((last[:, 2] > last[:, 0]).tolist()) == (result.samples[1] < 0).tolist()  # blue below zero
 
@@ -126,7 +126,7 @@ def test_vectors_are_squares_of_colour() -> None:
 def test_a_film_of_other_samples_says_so() -> None:
     chain = pictures_chain()
     result = da.sample(chain, 1, sampler=da.Coupled(), seed=0)
-    assert "other samples" in pages.film(chain, replace(result, samples=-result.samples)).note
+    assert "other samples" in show.film(chain, replace(result, samples=-result.samples)).note
 
 
 def test_a_sampler_of_ones_own_has_to_be_given() -> None:
@@ -140,9 +140,9 @@ def test_a_sampler_of_ones_own_has_to_be_given() -> None:
     chain = pictures_chain()
     result = da.sample(chain, 1, sampler=Mine(), seed=0)
     with pytest.raises(da.InputError, match="give sampler="):
-        pages.film(chain, result)
-    assert "frames" not in pages.page(chain, result).split('id="data"')[1].split("</script>")[0]
-    assert pages.film(chain, result, sampler=Mine()).reels[0].progress == result.report.progress[0]
+        show.film(chain, result)
+    assert "frames" not in show.page(chain, result).split('id="data"')[1].split("</script>")[0]
+    assert show.film(chain, result, sampler=Mine()).reels[0].progress == result.report.progress[0]
 
 
 def test_samplers_are_read_from_their_name_and_nothing_is_run() -> None:
@@ -168,12 +168,12 @@ def test_views_that_do_not_fit_are_refused() -> None:
     chain = uniform_chain(4)
     result = da.sample(chain, 1, seed=0)
     with pytest.raises(da.InputError, match="cannot show"):
-        pages.film(chain, result, view=pages.Images())
+        show.film(chain, result, view=show.Images())
     with pytest.raises(da.InputError, match="one string for each"):
-        pages.gallery(chain, result, view=pages.Texts(lambda sample: "short"[:2]))
+        show.gallery(chain, result, view=show.Texts(lambda sample: "short"[:2]))
     import networkx
 
     with pytest.raises(da.InputError, match="squares"):
-        pages.Tilings(da.targets.PlanarMatching(networkx.cycle_graph(6)))
+        da.counting.Tilings(da.targets.PlanarMatching(networkx.cycle_graph(6)))
     with pytest.raises(da.InputError, match="images have shape"):
-        pages.Images().picture(torch.zeros(3))
+        show.Images().picture(torch.zeros(3))

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import drawahead as da
 from drawahead.cli.app import app
 from drawahead.cli.report import chain_of
+from tests.jobs.forging import forged
 from tests.pages.reading import Read, pictures_chain, uniform_chain
 
 
@@ -68,7 +69,7 @@ def test_what_is_finished_of_a_job(tmp_path: Path) -> None:
         stop=Soon(),
     )  # fmt: skip
     assert 0 < job.num_samples < 64
-    page = Read(da.pages.job_page(job, target=target))
+    page = Read(da.show.job_page(job, target=target))
     assert f"The job is not complete: it has {job.num_samples} of 64 samples." in page.text("p")
     assert page.text("h1") == ["8 steps in 8 rounds per sample: as many as one by one."]
 
@@ -77,14 +78,14 @@ def test_images_and_dominoes_are_drawn_again_for_the_film(tmp_path: Path) -> Non
     job = drawn(tmp_path / "dominoes", "dominoes", 3, size=4)
     chain = chain_of(job)
     assert chain is not None
-    reels = Read(da.pages.job_page(job, target=chain)).data["film"]["reels"]
+    reels = Read(da.show.job_page(job, target=chain)).data["film"]["reels"]
     assert [tuple(reel["progress"]) for reel in reels] == list(job.report.progress.values())
     chain = pictures_chain()
     job = da.jobs.draw(tmp_path / "images", chain, 3, name="mine", seed=0, sampler=da.Block(window=8))
-    page = Read(da.pages.job_page(job, target=chain, films=2))
+    page = Read(da.show.job_page(job, target=chain, films=2))
     assert [tuple(reel["progress"]) for reel in page.data["film"]["reels"]] == [job.report.progress[i] for i in (0, 1)]
     assert len(page.all("img")) == 3 and chain_of(job) is None
-    plain = Read(da.pages.job_page(job))  # without its target: images by their shape, and no film
+    plain = Read(da.show.job_page(job))  # without its target: images by their shape, and no film
     assert [image["src"] for image in plain.all("img")] == [image["src"] for image in page.all("img")]
     assert plain.data["film"] is None
     done = run(tmp_path / "images")
@@ -110,10 +111,7 @@ def test_nothing_that_a_folder_names_is_imported_or_believed(
     tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
     drawn(tmp_path / "job", "ising", 4, size=3)
-    manifest = tmp_path / "job" / "manifest.json"
-    found = json.loads(manifest.read_text())
-    found["target"] = {"name": name, "options": options}
-    manifest.write_text(json.dumps(found))
+    forged(tmp_path / "job", lambda found: found.update(target={"name": name, "options": options}))
     if name == "os:system":  # only what the user names is imported
         assert chain_of(da.jobs.read(tmp_path / "job")) is None and run(tmp_path / "job").exit_code == 0
     else:
@@ -139,11 +137,11 @@ def test_samples_of_another_target_are_refused(tmp_path: Path) -> None:
     job = drawn(tmp_path / "job", "ising", 4, size=3)
     for other in (da.targets.named("ising", 4), uniform_chain(9, 1), pictures_chain()):
         with pytest.raises(da.InputError, match="not of the target"):
-            da.pages.job_page(job, target=other)
+            da.show.job_page(job, target=other)
     job = da.jobs.draw(tmp_path / "own", uniform_chain(9, 7), 30, name="own", seed=0, sampler=da.Block())
     assert int(job.samples().max()) == 6
     with pytest.raises(da.InputError, match="not of the target"):
-        da.pages.job_page(job, target=uniform_chain(9, 3))
+        da.show.job_page(job, target=uniform_chain(9, 3))
     with pytest.raises(da.InputError, match="there is no folder"):
         run(tmp_path / "job", "--out", tmp_path / "none" / "x.html")
     assert torch.equal(job.samples(0, 2), job.samples()[:2])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import rtk
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.rtk import LineIntegral
 from drawahead.targets import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from tests.rtk.laws import GAUSSIAN, MIXTURE, normals

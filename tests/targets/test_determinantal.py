@@ -16,11 +16,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, Recursive, Sequential, Stepwise
+from drawahead.counting.determinantal import elimination as _elimination
+from drawahead.counting.determinantal.kernels import Determinantal
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import DPP, SpanningTree, _elimination
-from drawahead.targets.determinantal import Determinantal
+from drawahead.targets import DPP, SpanningTree
 from drawahead.verification.statistics import chi_square, two_sample
 from tests.exactness import LEVEL, combined, draws_for, joint_law, law_p_value, outcomes
 

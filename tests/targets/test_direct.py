@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from drawahead import InputError
+from drawahead.counting.determinantal import direct
 from drawahead.randomness import Stream
-from drawahead.targets import DPP, Pairs, SpanningTree, direct, draw_directly
+from drawahead.targets import DPP, Pairs, SpanningTree, draw_directly
 from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, outcome_counts
 from tests.targets.test_determinantal import NAMES, enumerated, target

@@ -14,10 +14,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, Recursive, Sequential, Stepwise
+from drawahead.counting.determinantal import fixed_size
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.samplers import Sampler
-from drawahead.targets import DPP, KDPP, fixed_size
+from drawahead.targets import DPP, KDPP
 from tests.exactness import LEVEL, draws_for, joint_law, law_p_value, outcomes
 
 Check = Callable[[float], None]

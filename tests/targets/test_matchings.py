@@ -14,13 +14,14 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, Recursive, Sequential, TokenChain, tilings
+from drawahead.counting.matchings import planar as matchings
+from drawahead.counting.matchings.components import Component, Part
+from drawahead.counting.matchings.separators import Node, planar_cut
 from drawahead.errors import InputError
-from drawahead.models.separable import Piece, Settled
+from drawahead.oracles.separable import Piece, Settled
 from drawahead.samplers import Sampler
 from drawahead.samplers.separated import Separated
-from drawahead.targets import PlanarMatching, matchings
-from drawahead.targets._components import Component, Part
-from drawahead.targets._separators import Node, planar_cut
+from drawahead.targets import PlanarMatching
 from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, combined
 from tests.mutants import SameNoiseTwice
@@ -288,7 +289,7 @@ class StaleInverse(Component):  # type: ignore[misc]
 @pytest.mark.usefixtures("small_pieces")
 def test_a_stale_inverse_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matchings, "Component", StaleInverse)
-    monkeypatch.setattr("drawahead.targets._partners.WRONG", 10.0)
+    monkeypatch.setattr("drawahead.counting.matchings.partners.WRONG", 10.0)
     board = tilings.domino_grid(4, 4)
     try:
         p_value = law_p_value(PlanarMatching(board), board, Separated(Sequential()), 2_000)
@@ -317,7 +318,7 @@ def test_forgotten_weights_are_rejected() -> None:
 
 
 def test_a_wrong_orientation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from drawahead.targets import _kasteleyn
+    from drawahead.counting.matchings import kasteleyn as _kasteleyn
 
     right = _kasteleyn.orientation
     monkeypatch.setattr(_kasteleyn, "orientation", lambda graph: {(u, v): 2 * (u < v) - 1 for u, v in right(graph)})
@@ -459,9 +460,9 @@ def test_the_tree_of_pieces_separates(name: str, monkeypatch: pytest.MonkeyPatch
 def test_tilings_are_drawn(shape: str, tmp_path: Any) -> None:
     pytest.importorskip("matplotlib")
     target = tilings.dominoes(shape, 6)
-    tilings.draw(target, da.sample(target, sampler=Separated(), seed=0).samples[0], tmp_path / "tiling.png")
+    da.counting.Tilings(target).draw(da.sample(target, sampler=Separated(), seed=0).samples, tmp_path / "tiling.png")
     assert (tmp_path / "tiling.png").stat().st_size > 1000
     with pytest.raises(InputError, match="only matchings of squares"):
-        tilings.draw(PlanarMatching(nx.path_graph(2)), torch.zeros(2, dtype=torch.int64), tmp_path / "no.png")
+        da.counting.Tilings(PlanarMatching(nx.path_graph(2)))
     with pytest.raises(InputError, match="the shapes are square, aztec"):
         tilings.region("hexagon", 3)

@@ -14,7 +14,7 @@ import drawahead as da
 from drawahead import tilings
 from drawahead.cli.app import run
 from drawahead.cli.building import built, scaled, unfinished
-from drawahead.targets import _needs
+from drawahead.oracles import needs as _needs
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +29,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert tilings.dominoes("square", 4).length == 16
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_it_needs_grows_as_it_should() -> None:
     assert tilings.needs("square", 40).bytes == 16 * tilings.needs("square", 20).bytes
     assert tilings.needs("aztec", 10).lines == 110 and _needs.of_matching(9, two_colours=False).lines == 9
@@ -38,19 +39,28 @@ def test_what_it_needs_grows_as_it_should() -> None:
 
 
 def test_ctrl_c_does_not_wait() -> None:
-    over = threading.Event()
+    begun, over = threading.Event(), threading.Event()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def work() -> None:
+        begun.set()
+        over.wait()
+
+    def press() -> None:
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            built("it", lambda: over.wait(30), 30.0)
+            built("it", work, 30.0)
         assert unfinished()
     finally:
         over.set()
-        timer.join()
+        presser.join()
         signal.signal(signal.SIGINT, before)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while unfinished() and time.monotonic() < until:
         time.sleep(0.01)
     assert not unfinished()

@@ -15,10 +15,14 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import HIDDEN, Block, Coupled, TokenChain, tilings
+from drawahead.counting.matchings import kasteleyn as _kasteleyn
+from drawahead.counting.matchings import partners as _partners
+from drawahead.counting.matchings import planar as matchings
+from drawahead.counting.matchings.partners import Array
 from drawahead.errors import InputError
 from drawahead.samplers import Sampler
 from drawahead.samplers.separated import Separated
-from drawahead.targets import PlanarMatching, _kasteleyn, _partners, matchings
+from drawahead.targets import PlanarMatching
 from drawahead.verification.statistics import chi_square
 from tests.targets.test_matchings import Check, delaunay, enumerated, law_p_value, prism
 
@@ -134,26 +138,56 @@ def followed(name: str) -> tuple[PlanarMatching, Path]:
     return target, path
 
 
+@pytest.fixture(params=[0.0, _kasteleyn.ACCURATE], ids=["accurate", "as inaccurate as it may be"])
+def inverses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How far entries of every M are off, relatively. Rounding is another one on another processor; this is not."""
+    inverse, error = _kasteleyn._inverse, request.param
+
+    def off(slots: _partners.Slots, dark: Array) -> Array | None:
+        found = inverse(slots, dark)
+        return found if found is None else found * (1 + error * noise(len(found), slots.both))
+
+    monkeypatch.setattr(_kasteleyn, "_inverse", off)
+    return error
+
+
+def noise(n: int, symmetric: bool) -> Array:
+    """Numbers between -1 and 1. Times symmetric ones a skew matrix is skew."""
+    found = np.random.default_rng(1).uniform(-1, 1, (n, n))
+    return np.triu(found) + np.triu(found, 1).T if symmetric else found
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("asked", [Path.asked, Path.shown], ids=["guesses", "evidence"])
+@pytest.mark.usefixtures("inverses")
 def test_laws_behind_unlikely_steps_are_exact(name: str, asked: Callable[[Path, PlanarMatching], Tensor]) -> None:
     target, path = followed(name)
     assert path.error(asked(path, target)) < RIGHT
 
 
+@pytest.mark.parametrize("inverses", [_kasteleyn.ACCURATE], indirect=True)
 @pytest.mark.parametrize("name", ["board", "another board", "prism", "triangular lattice", "unevenly joined"])
-def test_laws_left_as_they_are_behind_rare_guesses_are_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_laws_left_as_they_are_behind_rare_guesses_are_rejected(
+    name: str, inverses: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guess of probability p makes an error of M 1 / p times as large: 1e-12 becomes 1e-5 and more."""
     target, path = followed(name)
     check = _partners._Walk._check
     monkeypatch.setattr(_partners, "UNLIKELY", 0.0)
     monkeypatch.setattr(_partners._Walk, "_check", lambda self, rows: check(self, rows & (self.least >= 1e-7)))
-    assert path.error(path.asked(target)) > RIGHT
+    assert path.error(path.asked(target)) > 1e4 * RIGHT
 
 
-def test_an_inverse_that_is_not_mended_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, path = followed("unevenly joined")
+@pytest.mark.parametrize("name", ["board", "prism"])
+def test_an_inverse_that_is_not_mended_is_rejected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is off by 1e-6 is mended; left as it is, its laws are off by a part of that."""
+    inverse = np.linalg.inv
+    monkeypatch.setattr(np.linalg, "inv", lambda matrix: inverse(matrix) * (1 + 1e-6 * noise(len(matrix), False)))
+    target, path = followed(name)
+    assert path.error(path.asked(target)) < RIGHT
     monkeypatch.setattr(_kasteleyn, "sound", lambda slots, inverse, live: np.ones(len(inverse), dtype=bool))
-    assert path.error(path.asked(target)) > RIGHT
+    target, path = followed(name)
+    assert path.error(path.asked(target)) > 50 * RIGHT
 
 
 # Samples

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import drawahead.targets._cells as cells_module
-from drawahead.models.oracles import HIDDEN, CountingOracle, TokenOracle
+import drawahead.oracles.cells as cells_module
+from drawahead.oracles.tokens import HIDDEN, CountingOracle, TokenOracle
 from drawahead.targets import TARGETS, DenseLogistic, MixtureOfProducts, named
 
 SIZES = {"ising": 3, "table": 6}

@@ -9,7 +9,7 @@ import torch
 
 from drawahead import targets
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.targets import (
     TARGETS,
     DenseLogistic,

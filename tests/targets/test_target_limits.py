@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import drawahead as da
-from drawahead.models.oracles import HIDDEN
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.targets import HardCode, Ising, MarkovChain, MixtureOfProducts, TreeIsing
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.targets import (
     HardCode,
     Ising,

@@ -11,10 +11,10 @@ from torch.nn.functional import one_hot
 import drawahead as da
 from drawahead import TokenOracle
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Thread
 from drawahead.laws import Gaussian
-from drawahead.models.oracles import WrappedOracle
+from drawahead.oracles.tokens import WrappedOracle
 from drawahead.randomness import Purpose
+from drawahead.rounds.threads import Thread
 from drawahead.samplers import Coupled, Sampler, Sequential
 
 
@@ -90,7 +90,7 @@ class Stale(Sampler):
     def run(self, paths: Paths) -> Thread:
         while len(paths):
             hasty = (paths.sample % self.every == 0).long()
-            count = torch.minimum(1 + hasty, paths.room + 1)
+            count = torch.minimum(1 + hasty, paths.room_at(paths.position) + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
             law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))

@@ -13,9 +13,9 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Thread
 from drawahead.laws import Categorical
 from drawahead.randomness import Purpose
+from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sequential
 from drawahead.targets import Hypercube, Ising, Pairs, Product
 from drawahead.verification.token_steps import AT_RANDOM, TOO_EARLY, token_steps

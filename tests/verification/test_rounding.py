@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
+from drawahead.schedules import Given, LearnedVariance
 from drawahead.targets import Hypercube, Ising
 from drawahead.verification.precision import seen
 from drawahead.verification.rounding import Rounding
+from tests.gaussian.wider import plan
 from tests.verification.broken import Leaking, Peeking
 from tests.verification.networks import Transformer, denoiser
 
@@ -61,6 +65,25 @@ def test_a_denoiser_that_leaks_fails() -> None:
     for chain in (leaking_mean(0.006), denoiser(torch.float32, leak=0.006)):
         assert "asked alone and in a batch" in failed(checked(chain))
     assert checked(leaking_mean(0.0)).passed
+
+
+def spreading(leak: float, deviation: float, size: float = 1.0) -> GaussianChain:
+    """A denoiser that answers standard deviations, which grow with the mean of the batch; the plan's own are 0.3."""
+
+    def model(x: Tensor, k: Tensor) -> Tensor:
+        own = deviation * (1.2 + torch.sin(x)) * (1 + leak * torch.tanh(x.mean()))
+        return torch.cat([size * torch.tanh(x), own**2], dim=1)
+
+    return GaussianChain(model, Given(replace(plan(0.3), spread=LearnedVariance())), (2,), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("deviation", [0.01, 0.1, 1.0], ids=["far below the plan's", "below", "above"])
+def test_a_variance_that_leaks_fails(deviation: float) -> None:
+    """Also where it is so small beside what a step adds that the difference would hardly move it."""
+    for size in (1.0, 1e6):
+        assert "asked alone and in a batch" in failed(checked(spreading(0.5, deviation, size)))
+    assert "asked alone and in a batch" in failed(checked(spreading(1e-3, deviation)))
+    assert not failed(checked(spreading(0.0, deviation))) & {"asked twice", "asked alone and in a batch"}
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["as it is", "by the batch"])

@@ -1,30 +1,29 @@
-"""Models people run, as oracles and denoisers. Each one imports its library only when it is used."""
+"""Models people run, as oracles and denoisers: the doors into their houses, opened when a name is used."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from drawahead.words import guess
+from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see
-    from drawahead.adapters.diffusers import from_diffusers
-    from drawahead.adapters.diffusers_pipeline import DrawaheadPipeline
-    from drawahead.adapters.masked_lm import MaskedLM
-    from drawahead.adapters.permutation import PermutationLM
-    from drawahead.adapters.policies import accelerate, policy
-    from drawahead.adapters.protein_lm import ProteinLM
-    from drawahead.adapters.proteinmpnn import ProteinMPNN
+    from drawahead.diffusers.chain import from_diffusers
+    from drawahead.diffusers.pipeline import DrawaheadPipeline
+    from drawahead.language.masked_lm import MaskedLM
+    from drawahead.language.permutation import PermutationLM
+    from drawahead.language.protein_lm import ProteinLM
+    from drawahead.policies.policy import accelerate, policy
+    from drawahead.proteins.mpnn.model import ProteinMPNN
 
 _HOMES = {
-    "MaskedLM": "masked_lm",
-    "PermutationLM": "permutation",
-    "ProteinLM": "protein_lm",
-    "ProteinMPNN": "proteinmpnn",
-    "from_diffusers": "diffusers",
-    "DrawaheadPipeline": "diffusers",
-    "accelerate": "policies",
-    "policy": "policies",
+    "MaskedLM": "language.masked_lm",
+    "PermutationLM": "language.permutation",
+    "ProteinLM": "language.protein_lm",
+    "ProteinMPNN": "proteins.mpnn.model",
+    "from_diffusers": "diffusers.chain",
+    "DrawaheadPipeline": "diffusers.pipeline",
+    "accelerate": "policies.policy",
+    "policy": "policies.policy",
 }
 
 __all__ = [
@@ -43,13 +42,5 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _found(name: str) -> Any:
-    if name not in _HOMES:
-        near = guess(name, __all__)
-        rest = f"did you mean {near!r}?" if near else f"it has {', '.join(__all__)}"
-        raise AttributeError(f"drawahead.adapters has no {name!r}; {rest}")
-    return getattr(importlib.import_module(f"drawahead.adapters.{_HOMES[name]}"), name)
-
-
 if not TYPE_CHECKING:  # or every misspelt name would pass for Any
-    __getattr__ = _found
+    __getattr__ = doors(__name__, _HOMES)

@@ -66,7 +66,7 @@ def law(chain: StackedChain) -> Normal:
         push = torch.kron(chain.plan.s[k] @ chain.plan.b[k][:, None], eye)  # (n, d)
         move = torch.kron(chain.plan.a[k], eye) + push @ slope
         mean = move @ mean + push @ answers[0]
-        spread = torch.kron(chain.plan.s[k], eye) * chain.scale[k]
+        spread = torch.kron(chain.plan.s[k], eye) * (not chain.plan.is_deterministic[k])
         covariance = move @ covariance @ move.T + spread @ spread.T
         mean, covariance = refreshed(mean, covariance, k + 1)
     final = torch.kron(chain.plan.final.view(-1, lanes), eye)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import abc
+import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.engine.threads import Query, Thread
-from drawahead.errors import InputError
+from drawahead.chains.chain import Chain as Chain
 from drawahead.laws import Law
+from drawahead.oracles.condition import GIVEN, Given, of_rows
 from drawahead.randomness import Stream
+from drawahead.rounds.threads import Query, Thread
 
 
 def repeated(count: Tensor) -> Tensor:
@@ -40,6 +42,14 @@ class Tally:
     """Steps that were committed so."""
 
 
+class Ahead(NamedTuple):
+    """For how many steps the answers of a captured round must be able to serve as drafts: a number for all rows."""
+
+    steps: int
+    last_only: bool
+    """Whether that holds for the last of a row's own depths alone."""
+
+
 class Answer(Protocol):
     """The laws a round found along each path."""
 
@@ -57,6 +67,9 @@ class Answer(Protocol):
         conditionings - 1) is what this round went by: where both have been asked, they tell how answers change."""
 
 
+_CONTROL = ("sample", "position", "length")
+
+
 class Paths(abc.ABC):
     """A batch of samples under way. Rows leave as they finish; `rows` below is the number still live.
 
@@ -72,6 +85,11 @@ class Paths(abc.ABC):
     stream: Stream
     """Each row's noise."""
     tally: Tally
+    given: Given
+    """The rows of the condition."""
+    tables: ClassVar[tuple[str, ...]]
+    """Attributes with a row for each sample, on the device; None where there is nothing of the kind."""
+    streams: ClassVar[tuple[str, ...]] = ("stream",)
     _numbered: tuple[Tensor, Tensor] | None = None  # a position, and the steps from there on
 
     def __len__(self) -> int:
@@ -82,13 +100,8 @@ class Paths(abc.ABC):
     def device(self) -> torch.device:
         """Where values and laws live."""
 
-    @property
-    def room(self) -> Tensor:
-        """How many steps may be drafted from here (rows,): a step must follow them that is drawn from its target."""
-        return self.room_at(self.position)
-
     def room_at(self, position: Tensor) -> Tensor:
-        """How many steps may be drafted from `position` (rows,)."""
+        """How many steps may be drafted from `position` (rows,): one must follow them that is drawn from its target."""
         return self.length - position - 1
 
     @property
@@ -133,29 +146,32 @@ class Paths(abc.ABC):
         return draft.draw(noise), draft
 
     @abc.abstractmethod
-    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> Query:
-        """Ask about `count` (rows,) consecutive depths of each path, from depth `first` on.
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor | Ahead, first: int = 0) -> Query:
+        """Ask about `count` (rows,) consecutive depths of each path, from depth `first` on: a table (rows, most), in
+        which what lies behind a row's own depths is padding.
 
         Depth i is the path after i values of `guess` (rows, w, ...) beyond the committed ones (None: no guess). `reach`
-        (rows, max count) says for how many steps beyond its own each answer must be able to serve as a draft.
+        (rows, most) says for how many steps beyond its own each answer must be able to serve as a draft; captured
+        rounds say it by an `Ahead`, and of all depths from the first on.
         """
 
-    @abc.abstractmethod
-    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[Any, Tensor]:
-        """Ask the model, at once, about every depth 0 ... w of `guess` (rows, w, ...), of which `width` (rows,) are a
-        row's own. The answers can draft `beyond` steps past the last own depth, or past any (not `last_only`).
-
-        -> the answer, and whether all that it says about own depths are laws: one flag (1,) on the device. Nothing is
-        read back, and shapes depend on nothing but shapes: this is what a captured round asks.
-        """
-
-    @abc.abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """All that differs from sample to sample, by name, one row for each (rows, ...)."""
+        own = {name: getattr(self, name) for name in (*_CONTROL, *self.tables)}
+        own |= {name: getattr(self, name).keys for name in self.streams}
+        own |= {f"{GIVEN}{name}": table for name, table in self.given.items()}
+        return {name: table for name, table in own.items() if table is not None}
 
-    @abc.abstractmethod
     def made_of(self, tensors: dict[str, Tensor]) -> Self:
         """Paths made of these tensors, of which no row is taken to be finished."""
+        paths = copy.copy(self)
+        paths.given = {}
+        for name, tensor in tensors.items():
+            if name.startswith(GIVEN):
+                paths.given[name.removeprefix(GIVEN)] = tensor
+            else:
+                setattr(paths, name, Stream(tensor, self.stream.dtype) if name in self.streams else tensor)
+        return paths
 
     @abc.abstractmethod
     def bound(self, tensors: dict[str, Tensor], model: Any) -> Self:
@@ -170,9 +186,15 @@ class Paths(abc.ABC):
     def branch(self, stream: Stream) -> Self:
         """An independent copy that draws from another stream."""
 
-    @abc.abstractmethod
     def select(self, rows: Tensor) -> None:
         """Keep only these rows."""
+        for name in _CONTROL:
+            setattr(self, name, getattr(self, name)[rows])
+        rows = rows.to(self.device)
+        for name in (*self.tables, *self.streams):
+            part = getattr(self, name)
+            setattr(self, name, None if part is None else part[rows])
+        self.given = of_rows(self.given, rows)
 
     @abc.abstractmethod
     def result(self, rows: Tensor | slice) -> Tensor:
@@ -196,97 +218,3 @@ class Paths(abc.ABC):
             self.finished.append((self.sample[rows], self.length[rows], self.result(rows.to(self.device))))
             self.select(live)
         return live
-
-
-class Chain(abc.ABC):
-    """Something drawn step by step, each step from a one-step law given the steps before."""
-
-    settings: ClassVar[frozenset[str]] = frozenset()
-    """Arguments of the constructor. One that is set later is checked and takes effect as if it had been given there."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.settings and self.__dict__.get("built"):
-            vars(self).update(vars(self.replace(**{name: value})))
-        else:
-            super().__setattr__(name, value)
-
-    def __repr__(self) -> str:
-        if not self.__dict__.get("built"):  # a subclass that is not ready, or has no constructor of ours
-            return f"<{type(self).__name__}>"
-        return f"<{type(self).__name__}: {self.steps} steps, {self._drawn()}>"
-
-    def _repr_html_(self) -> str:
-        from drawahead.pages.notebook import of_chain  # pages look at everything: they come last
-
-        return of_chain(self)
-
-    def _drawn(self) -> str:
-        """What it draws, in a word."""
-        return f"vectors of shape {tuple(getattr(self, 'shape', ()))}"
-
-    def replace(self, **changes: Any) -> Self:
-        """The same chain, but for these arguments of the constructor."""
-        raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
-
-    def compiled(self) -> Self:
-        """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
-
-        Keep the chain: what was compiled goes with it.
-        """
-        raise InputError(f"the model of a {type(self).__name__} cannot be compiled: leave .compiled() out")
-
-    @property
-    def note(self) -> str:
-        """What reports say about the model."""
-        return ""
-
-    @property
-    @abc.abstractmethod
-    def steps(self) -> int:
-        """N: the most steps a sample takes."""
-
-    @property
-    def model(self) -> Any:
-        """What its paths ask: a token oracle, or the chain itself where it knows more than its model does."""
-        return self
-
-    @property
-    def owner(self) -> Any:
-        """What captured rounds of this chain go with."""
-        return self.model
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        return torch.device("cpu")
-
-    @property
-    def one_pass(self) -> bool:
-        """Whether asking about a whole path costs no more than asking about one step of it."""
-        return False
-
-    @property
-    def passes(self) -> int:
-        """How many states the model works on to answer one question."""
-        return 1
-
-    @property
-    def row_bytes(self) -> int:
-        """About how much memory one step of a sample takes in a captured round."""
-        return 8
-
-    @abc.abstractmethod
-    def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:
-        """Fresh paths for the samples with these numbers."""
-
-    def captured_parts(self) -> dict[str, Any]:
-        """What a captured round of this chain depends on beside its samples: the model, and the chain's settings."""
-        return vars(self)
-
-    @abc.abstractmethod
-    def check(self, num_samples: int) -> None:
-        """Refuse, before anything is drawn, a number of samples this chain cannot give."""
-
-    @abc.abstractmethod
-    def empty(self, num_samples: int) -> Tensor:
-        """Room for the values of so many samples, on the CPU."""

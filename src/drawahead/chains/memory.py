@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.models.condition import Given
-from drawahead.models.oracles import TokenOracle, told
+from drawahead.oracles.condition import Given
+from drawahead.oracles.tokens import TokenOracle, told
 
 KEPT = "kept "
 """How the tensors of a memory are named among those of its paths."""
@@ -49,6 +49,21 @@ class Memory:
     def forget(self, steps: Tensor) -> None:
         """All but the first `steps` (rows,)."""
         self.steps = torch.minimum(self.steps, steps)
+
+    def chain_rows(
+        self, oracle: TokenOracle, path: tuple[Tensor, Tensor, Tensor], row: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        """See `TokenOracle.chain_rows`, of cells (p,) on paths that go on from here; a path is as for `recalled`."""
+        count = torch.bincount(row, minlength=len(path[0]))
+        start = count.cumsum(0) - count
+        column = torch.arange(int(count.max()), device=row.device)
+        cell = start[:, None] + torch.minimum(column, count[:, None] - 1)  # a table: padding repeats a row's last cell
+        needed = prefix[start + count - 1]
+        first = torch.minimum(self.steps.to(needed.device), needed)
+        new = max(1, int((needed - first).max()))
+        rows = recalled(oracle, self.kept, path, first, new, (prefix[cell], position[cell]))
+        self.steps.copy_(needed)
+        return rows[row, torch.arange(len(row), device=row.device) - start[row]]
 
 
 def recalled(

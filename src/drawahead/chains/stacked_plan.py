@@ -56,20 +56,18 @@ class StackedPlan:
         if self.b.dim() != 2 or not self.b.numel():
             raise InputError(f"b must have shape (steps, noises), not {tuple(self.b.shape)}")
         n, c, r = *self.a.shape[:2], self.b.shape[1]
-        self._check("a", self.a, (n, c, c))
-        self._check("b", self.b, (n, r))
-        self._check("s", self.s, (n, c, r))
-        self._check("start", self.start, (c,))
+        final = (c,) if self.final.dim() < 2 else (self.final.shape[0], c)
+        shapes = {"a": (n, c, c), "b": (n, r), "s": (n, c, r), "start": (c,), "final": final, "reads": (n, c)}
+        for name, shape in shapes.items():
+            if getattr(self, name) is not None:
+                self._check(name, getattr(self, name), shape)
         if bool((self.start < 0).any()):
             raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
-        self._check("final", self.final, (c,) if self.final.dim() < 2 else (self.final.shape[0], c))
         if self.refresh is not None:
             keep, add = (as_float64("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
-        if self.reads is not None:
-            self._check("reads", self.reads, (n, c))
         if self.slopes is not None:
             low, high = (as_float64("slopes", part) for part in _pair("slopes", self.slopes))
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
@@ -98,19 +96,18 @@ class StackedPlan:
     @property
     def is_deterministic(self) -> Tensor:
         """Which steps are deterministic (N,)."""
-        return (
-            torch.zeros(self.steps, dtype=torch.bool, device=self.a.device)
-            if self.deterministic is None
-            else self.deterministic
-        )
+        none = torch.zeros(self.steps, dtype=torch.bool, device=self.a.device)
+        return none if self.deterministic is None else self.deterministic
 
     def to(self, device: torch.device) -> StackedPlan:
         """The same plan with its tensors on another device."""
-        tensors = ("a", "b", "s", "start", "final", "deterministic", "reads")
-        moved: dict[str, Any] = {name: getattr(self, name) for name in tensors}
-        moved = {name: None if tensor is None else tensor.to(device) for name, tensor in moved.items()}
-        for name, pair in (("refresh", self.refresh), ("slopes", self.slopes)):
-            moved[name] = None if pair is None else (pair[0].to(device), pair[1].to(device))
+        if self.a.device == device:
+            return self
+        parts = {name: part for name, part in vars(self).items() if part is not None}
+        moved: dict[str, Any] = {
+            name: part.to(device) if isinstance(part, Tensor) else tuple(table.to(device) for table in part)
+            for name, part in parts.items()
+        }
         return replace(self, **moved)
 
     def _set(self, name: str, value: object) -> None:

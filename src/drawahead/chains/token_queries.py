@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, final
+from functools import cached_property
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from drawahead.chains.base import repeated
+from drawahead.chains.base import Ahead, repeated
 from drawahead.chains.memory import Memory, recalled
-from drawahead.engine.threads import Query, Thread
+from drawahead.chains.token_answers import TokenAnswer
 from drawahead.errors import AnswerError
-from drawahead.laws import Categorical
-from drawahead.models.condition import Given, of_rows
-from drawahead.models.oracles import TokenOracle, reveal, told
+from drawahead.oracles.condition import Given, of_rows
+from drawahead.oracles.tokens import TokenOracle, reveal, told
+from drawahead.rounds.threads import Query
 
+_BY_ROW = ("sample", "tokens", "order", "rank", "length", "prefix", "count")
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
 
@@ -28,35 +31,33 @@ def tolerance(dtype: torch.dtype) -> float:
 @final
 @dataclass(frozen=True, eq=False)
 class TokenQuery(Query):
-    """Conditionings along paths: for each, the first `prefix` steps known, and `reach` + 1 steps' rows wanted."""
+    """A table of conditionings (rows, columns): in column i the first `prefix` + i steps of a path are known, and the
+    rows of its next step and of `reach` more are wanted. Columns from `count` on are padding."""
 
     oracle: TokenOracle
     sample: Tensor  # (rows,)
     tokens: Tensor  # (rows, n) on the device, guesses filled in
     order: Tensor  # (rows, n) positions step by step
     rank: Tensor  # (rows, n) its inverse; -1 for evidence
-    row: Tensor  # (m,) sorted; this and the next two on the CPU
-    prefix: Tensor  # (m,)
-    reach: Tensor  # (m,)
+    length: Tensor  # (rows,) steps
+    prefix: Tensor  # (rows,)
+    count: Tensor  # (rows,)
+    columns: int
+    reach: Tensor | Ahead  # (rows, columns)
     given: Given = field(default_factory=dict)  # the condition, a row for each path
     memory: tuple[Memory, ...] = ()  # of all paths, one part after another; or of none
     dtype: torch.dtype = torch.float64  # of the laws
 
     def __len__(self) -> int:
-        return len(self.tokens) if self.oracle.one_pass else len(self.row)
+        return len(self.tokens) if self.oracle.one_pass else self.conditionings
 
     @property
     def conditionings(self) -> int:
-        return len(self.row)
+        return int(self.count.sum())
 
     @property
     def cells(self) -> int:
-        return int(self._count.sum())
-
-    @property
-    def _count(self) -> Tensor:
-        """Rows read at once from each conditioning (m,)."""
-        return torch.ones_like(self.reach) if self.oracle.rereads else self.reach + 1
+        return int(self._read.sum())
 
     @property
     def item_bytes(self) -> int:
@@ -64,47 +65,65 @@ class TokenQuery(Query):
         one = int(getattr(self.oracle, "bytes_per_query", 8 * n * q)) + 16 * n
         return one + 24 * q * self.cells // max(1, len(self))
 
+    @cached_property
+    def _read(self) -> Tensor:
+        """How many rows are read at once (rows, columns); none of padding."""
+        assert isinstance(self.reach, Tensor)
+        own = torch.arange(self.columns) < self.count[:, None]
+        return own.long() if self.oracle.rereads else (self.reach + 1) * own
+
+    @cached_property
+    def _packed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The table without its padding (m,), on the CPU: row, prefix, and how many rows are read at once."""
+        row = repeated(self.count)
+        depth = torch.arange(len(row)) - self._first[row]
+        return row, self.prefix[row] + depth, self._read[row, depth]
+
+    @property
+    def _first(self) -> Tensor:
+        """Where each path begins among them (rows,)."""
+        return self.count.cumsum(0) - self.count
+
     @classmethod
     def merge(cls, queries: Sequence[Self]) -> Self:
-        shift = 0
-        rows = []
-        for query in queries:
-            rows.append(query.row + shift)
-            shift += len(query.tokens)
+        columns = max(query.columns for query in queries)
+        tables = [
+            pad(query.reach, (0, columns - query.columns)) for query in queries if isinstance(query.reach, Tensor)
+        ]
+        merged: dict[str, Any] = {name: torch.cat([getattr(query, name) for query in queries]) for name in _BY_ROW}
         return replace(
             queries[0],
-            sample=torch.cat([query.sample for query in queries]),
-            tokens=torch.cat([query.tokens for query in queries]),
-            order=torch.cat([query.order for query in queries]),
-            rank=torch.cat([query.rank for query in queries]),
-            row=torch.cat(rows),
-            prefix=torch.cat([query.prefix for query in queries]),
-            reach=torch.cat([query.reach for query in queries]),
+            **merged,
+            columns=columns,
+            reach=torch.cat(tables),
             given={name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given},
             memory=tuple(part for query in queries for part in query.memory) if all(q.memory for q in queries) else (),
         )
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         low, high = start, stop
+        rows, prefixes, read = self._packed
         if self.oracle.one_pass:  # items are paths: find their conditionings
-            start, stop = torch.searchsorted(self.row, torch.tensor([start, stop])).tolist()
-        row, prefix, count = self.row[start:stop], self.prefix[start:stop], self._count[start:stop]
+            start, stop = torch.searchsorted(rows, torch.tensor([start, stop])).tolist()
+        row, prefix, count = rows[start:stop], prefixes[start:stop], read[start:stop]
         context = repeated(count)  # (cells,)
         step = prefix[context] + torch.arange(len(context)) - (count.cumsum(0) - count)[context]
         cell_row, cell_prefix, position = self._cells(row[context], prefix[context], step)
-        if self.oracle.one_pass:
-            # Copies: an oracle may write into what it is given.
+        if not self.oracle.one_pass:
+            row, prefix, context = (table.to(position.device) for table in (row, prefix, context))
+            answered = self._shown_rows(row, prefix, context, position.clone())
+        elif self.memory:
+            answered = self._recalled(low, high, cell_row, cell_prefix, position)
+        else:  # copies: an oracle may write into what it is given
             tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
             oracle = told(self.oracle, {name: table[low:high] for name, table in self.given.items()})
-            if self.memory:
-                rows = self._recalled(low, high, cell_row, cell_prefix, position)
-            else:
-                rows = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
-        else:
-            masked = reveal(self.tokens, self.rank, row.to(position.device), prefix.to(position.device))
-            oracle = told(self.oracle, of_rows(self.given, row))
-            rows = oracle.rows_at(masked, context.to(position.device), position.clone())
-        return self._normalised(rows, cell_row, cell_prefix, position)
+            answered = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
+        return self._normalised(answered, cell_row, cell_prefix, position)
+
+    def _shown_rows(self, row: Tensor, prefix: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        """The rows of cells (c,), each a position in one of the masked sequences (m,) that paths and prefixes make."""
+        oracle = told(self.oracle, of_rows(self.given, row))
+        return oracle.rows_at(reveal(self.tokens, self.rank, row, prefix), context, position)
 
     def _recalled(self, low: int, high: int, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         """`chain_rows` of cells on paths low ... high-1, which go on from what is kept of them."""
@@ -112,28 +131,13 @@ class TokenQuery(Query):
         for memory in self.memory:
             first, last = max(low, start), min(high, start + len(memory.steps))
             if first < last:
-                mine = (row >= first) & (row < last)
+                mine, own = (row >= first) & (row < last), slice(first, last)
+                oracle = told(self.oracle, {name: table[own] for name, table in self.given.items()})
+                path = self.tokens[own], self.order[own], self.length[own].to(row.device)
                 there = memory.rows(first - start, last - start)
-                parts.append(
-                    self._recalled_of(there, slice(first, last), row[mine] - first, prefix[mine], position[mine])
-                )
+                parts.append(there.chain_rows(oracle, path, row[mine] - first, prefix[mine], position[mine]))
             start += len(memory.steps)
         return torch.cat(parts)
-
-    def _recalled_of(self, memory: Memory, own: slice, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        tokens, length = self.tokens[own], (self.rank[own] >= 0).sum(1)
-        count = torch.bincount(row, minlength=len(tokens))
-        start = count.cumsum(0) - count
-        column = torch.arange(int(count.max()), device=row.device)
-        cell = start[:, None] + torch.minimum(column, count[:, None] - 1)  # a table: padding repeats a row's last cell
-        needed = prefix[start + count - 1]
-        first = torch.minimum(memory.steps.to(needed.device), needed)
-        new = max(1, int((needed - first).max()))
-        oracle = told(self.oracle, {name: table[own] for name, table in self.given.items()})
-        path = tokens, self.order[own], length
-        rows = recalled(oracle, memory.kept, path, first, new, (prefix[cell], position[cell]))
-        memory.steps.copy_(needed)
-        return rows[row, torch.arange(len(row), device=row.device) - start[row]]
 
     def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
         """More rows of one answered conditioning of each path start ... stop-1; `prefix` and `step` are (paths, w)."""
@@ -150,16 +154,10 @@ class TokenQuery(Query):
         return row, prefix, self.order[row, step]
 
     def _normalised(self, rows: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        expected = (len(position), self.oracle.vocab_size)
-        if not isinstance(rows, Tensor) or rows.shape != expected:
-            got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-            raise AnswerError(
-                f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
-            )
-        within = tolerance(rows.dtype)
+        within = self._tolerance(rows, position)
         rows = rows.to(self.dtype)
         total = rows.logsumexp(-1)
-        bad = ~(total.abs() <= max(within, tolerance(self.dtype)))
+        bad = ~(total.abs() <= within)
         if bool(bad.any()):
             c = int(bad.nonzero()[0, 0])
             raise AnswerError(
@@ -168,30 +166,33 @@ class TokenQuery(Query):
             )
         return rows - total[:, None]
 
+    def _tolerance(self, rows: object, position: Tensor) -> float:
+        """How far the log of the sum of these rows, one for each position, may be from 0."""
+        expected = (*position.shape, self.oracle.vocab_size)
+        if not isinstance(rows, Tensor) or rows.shape != expected:
+            got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise AnswerError(
+                f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
+            )
+        return max(tolerance(rows.dtype), tolerance(self.dtype))
+
     def take(self, start: int, stop: int) -> Self:
         if self.oracle.one_pass:
             return self.paths(start, stop)
-        first = int(self.row[start])
-        part = self.paths(first, int(self.row[stop - 1]) + 1)
-        skipped = start - int(torch.searchsorted(self.row, first))  # conditionings of the first path
-        kept = slice(skipped, skipped + stop - start)
-        return replace(part, row=part.row[kept], prefix=part.prefix[kept], reach=part.reach[kept])
+        row, begin = self._packed[0], self._first
+        paths = slice(int(row[start]), int(row[stop - 1]) + 1)
+        part = self.paths(paths.start, paths.stop)
+        low = (start - begin[paths]).clamp(min=0)  # conditionings of the first path that are left out
+        high = torch.minimum(part.count, stop - begin[paths])
+        column = (torch.arange(self.columns) + low[:, None]).clamp(max=self.columns - 1)
+        assert isinstance(part.reach, Tensor)
+        return replace(part, prefix=part.prefix + low, count=high - low, reach=part.reach.gather(1, column))
 
     def paths(self, start: int, stop: int) -> Self:
         """Paths start ... stop-1 with all that is asked about them."""
-        low, high = torch.searchsorted(self.row, torch.tensor([start, stop])).tolist()
-        return replace(
-            self,
-            sample=self.sample[start:stop],
-            tokens=self.tokens[start:stop],
-            order=self.order[start:stop],
-            rank=self.rank[start:stop],
-            row=self.row[low:high] - start,
-            prefix=self.prefix[low:high],
-            reach=self.reach[low:high],
-            given={name: table[start:stop] for name, table in self.given.items()},
-            memory=(),  # it stays here
-        )
+        part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in (*_BY_ROW, "reach")}
+        given = {name: table[start:stop] for name, table in self.given.items()}
+        return replace(self, **part, given=given, memory=())  # which stays here
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
@@ -199,8 +200,55 @@ class TokenQuery(Query):
         return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, given=given, memory=())
 
     def answer(self, cells: Tensor) -> TokenAnswer:
-        count = torch.bincount(self.row, minlength=len(self.tokens))
-        return TokenAnswer(self, cells, count, count.cumsum(0) - count)
+        before = self._read.flatten().cumsum(0).view_as(self._read) - self._read
+        first = before.gather(1, torch.minimum(torch.arange(self.columns), self.count[:, None] - 1))  # or a path's last
+        return TokenAnswer(self, cells[first.to(cells.device)], cells, None if self.oracle.rereads else first)
+
+    def answer_all(self) -> tuple[TokenAnswer, Tensor]:
+        """Padding asks again what a row's last own column asks, and a row that has ended asks about its last step."""
+        assert isinstance(self.reach, Ahead)
+        beyond, columns = self.reach.steps, self.columns
+        device = self.tokens.device
+        column, ahead = torch.arange(columns, device=device), torch.arange(1, beyond + 1, device=device)
+        end = (self.length - 1).clamp(min=0)[:, None]
+        last = torch.minimum((self.prefix + self.count - 1)[:, None], end)
+        step = self.prefix[:, None] + column
+        prefix = torch.minimum(step, last)  # (rows, columns)
+        if self.reach.last_only:
+            step = torch.cat([step, last + ahead], dim=1)
+            final = (last - self.prefix[:, None]).clamp(min=0)  # the column of the last prefix
+            context = torch.cat([column.expand_as(prefix), final.expand(-1, beyond)], dim=1)
+        else:
+            step = torch.cat([prefix[..., None], prefix[..., None] + ahead], dim=2).flatten(1)
+            context = column[:, None].expand(len(prefix), -1, beyond + 1).flatten(1)
+        place = self.order.gather(1, torch.minimum(step, end))  # (rows, cells of each)
+        rows = self._all_rows(prefix, context, place)
+        if isinstance(rows, Tensor) and rows.numel() == place.numel() * self.oracle.vocab_size:
+            rows = rows.view(*place.shape, self.oracle.vocab_size)
+        within = self._tolerance(rows, place)
+        rows = rows.to(self.dtype)
+        total = rows.exp().sum(-1, keepdim=True).log()  # of log-probabilities, or not within bounds anyway
+        rows = rows - total
+        each = 0 if self.reach.last_only else beyond + 1  # cells from one column's later rows to the next one's
+        start = torch.arange(len(rows), device=device)[:, None] * rows.shape[1]
+        first = start + (column * each if each else columns - 1)
+        own = rows[:, :: each or 1][:, :columns]
+        answer = TokenAnswer(self, own, rows.flatten(0, 1), first.expand(-1, columns))
+        return answer, (total.abs() <= within).all().view(1)
+
+    def _all_rows(self, prefix: Tensor, context: Tensor, place: Tensor) -> Tensor:
+        """The rows of places (rows, cells), each at a column `context` of the prefixes (rows, columns)."""
+        if not self.oracle.one_pass:
+            row = torch.arange(len(prefix), device=prefix.device)[:, None]
+            at = (row * prefix.shape[1] + context).reshape(-1)
+            return self._shown_rows(row.expand_as(prefix).reshape(-1), prefix.reshape(-1), at, place.reshape(-1))
+        oracle, cells = told(self.oracle, self.given), (prefix.gather(1, context), place)
+        if not self.memory:
+            assert isinstance(self.reach, Ahead)
+            return oracle.path_rows(self.tokens, self.rank.clone(), *cells, self.reach.last_only)
+        # Kept is all but the last step committed, which was not as it was guessed.
+        path, first = (self.tokens, self.order, self.length), (self.prefix - 1).clamp(min=0)
+        return recalled(oracle, self.memory[0].kept, path, first, self.columns, cells)
 
 
 def _complaint(row: Tensor) -> str:
@@ -210,180 +258,3 @@ def _complaint(row: Tensor) -> str:
     if abs(float(row.double().sum()) - 1) < 1e-3 and bool((row >= 0).all()):
         return "it looks like probabilities; return their logarithms"
     return f"its probabilities sum to {mass:.6g}; return log-probabilities (apply log_softmax to logits)"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TokenAnswer:
-    """Rows along each path. Path r was asked about count[r] conditionings, which start at first[r]."""
-
-    query: TokenQuery
-    rows: Tensor  # (cells, q)
-    count: Tensor  # (rows,)
-    first: Tensor  # (rows,)
-
-    @property
-    def target(self) -> Categorical:
-        index = torch.minimum(torch.arange(int(self.count.max())), self.count[:, None] - 1)
-        return self._take(self._cell[self.first[:, None] + index])
-
-    def after(self, depth: Tensor, width: int) -> Thread:
-        context = self.first + depth
-        # Padding repeats the last step that was in reach.
-        ahead = torch.minimum(1 + torch.arange(width), self.query.reach[context][:, None])  # (rows, w)
-        if not self.query.oracle.rereads:
-            return self._take(self._cell[context][:, None] + ahead)
-        if not ahead.numel():
-            return Categorical(self.rows.new_zeros(*ahead.shape, self.rows.shape[-1]))
-        prefix = self.query.prefix[context][:, None].expand_as(ahead)
-        return (yield Reread(self.query, prefix, prefix + ahead))
-
-    def leaning(self, draft: Categorical) -> Categorical:
-        return self.target
-
-    @property
-    def _cell(self) -> Tensor:
-        """Where the rows of each conditioning start (m,)."""
-        count = self.query._count
-        return count.cumsum(0) - count
-
-    def _take(self, cell: Tensor) -> Categorical:
-        return Categorical(self.rows[cell.to(self.rows.device)])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TokenTable:
-    """The rows of a captured round: each depth's own (rows, w + 1, q), and those of later steps, either past the last
-    own depth (rows, beyond, q) or past every depth (rows, w + 1, beyond, q)."""
-
-    own: Tensor
-    later: Tensor
-
-    @property
-    def target(self) -> Categorical:
-        return Categorical(self.own)
-
-    def after(self, depth: Tensor, width: int) -> Thread:
-        yield from ()
-        if self.later.dim() == 3:  # only past the last own depth, which is what a sampler that asks so wants
-            return Categorical(self.later[:, :width])
-        return Categorical(self.later[torch.arange(len(depth), device=depth.device), depth, :width])
-
-    def leaning(self, draft: Categorical) -> Categorical:
-        return self.target
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Along:
-    """All depths of all paths: what a captured round asks. Padding asks again what a row's last own depth asks, and a
-    row that has ended asks about its last step."""
-
-    tokens: Tensor  # (rows, n) with the guess filled in
-    order: Tensor  # (rows, n)
-    rank: Tensor  # (rows, n)
-    position: Tensor  # (rows,)
-    length: Tensor  # (rows,)
-    last: Tensor  # (rows,) the prefix of the last own depth
-    window: int
-    given: Given  # the condition, a row for each path
-    kept: dict[str, Tensor]  # what the oracle keeps of them
-    dtype: torch.dtype  # of the laws
-
-    def query_model(self, oracle: TokenOracle, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
-        """See `Paths.query_model`."""
-        last, ahead = self.last[:, None], torch.arange(1, beyond + 1, device=self.tokens.device)
-        step = self.position[:, None] + torch.arange(self.window + 1, device=ahead.device)  # (rows, w + 1)
-        prefix = torch.minimum(step, last)
-        depth = torch.arange(self.window + 1, device=ahead.device).expand_as(prefix)
-        if last_only:
-            step = torch.cat([step, last + ahead], dim=1)
-            final = (last - self.position[:, None]).clamp(min=0)  # the depth of the last prefix
-            context = torch.cat([depth, final.expand(-1, beyond)], dim=1)
-        else:
-            step = torch.cat([prefix[..., None], prefix[..., None] + ahead], dim=2).flatten(1)
-            context = depth[..., None].expand(-1, -1, beyond + 1).flatten(1)
-        place = self.order.gather(1, torch.minimum(step, (self.length - 1).clamp(min=0)[:, None]))
-        rows, sound = self._rows(oracle, prefix, context, place, last_only)
-        if last_only:
-            return TokenTable(rows[:, : self.window + 1], rows[:, self.window + 1 :]), sound
-        rows = rows.unflatten(1, (self.window + 1, beyond + 1))
-        return TokenTable(rows[:, :, 0], rows[:, :, 1:]), sound
-
-    def _rows(
-        self, oracle: TokenOracle, prefix: Tensor, context: Tensor, place: Tensor, last_only: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The rows of places (rows, cells) at the depths `context`, normalised, and whether they were laws."""
-        if oracle.one_pass:
-            oracle = told(oracle, self.given)
-            cells = prefix.gather(1, context), place
-            if self.kept:  # but for the last step committed, which was not as it was guessed
-                path, first = (self.tokens, self.order, self.length), (self.position - 1).clamp(min=0)
-                rows = recalled(oracle, self.kept, path, first, self.window + 1, cells)
-            else:
-                rows = oracle.path_rows(self.tokens, self.rank.clone(), *cells, last_only)
-        else:
-            row = torch.arange(len(prefix), device=prefix.device)[:, None]
-            masked = reveal(self.tokens, self.rank, row.expand_as(prefix).reshape(-1), prefix.reshape(-1))
-            at = (row * prefix.shape[1] + context).reshape(-1)
-            depths = prefix.shape[1]
-            oracle = told(oracle, {name: table.repeat_interleave(depths, 0) for name, table in self.given.items()})
-            rows = oracle.rows_at(masked, at, place.reshape(-1))
-        expected = (place.numel(), oracle.vocab_size)
-        if not isinstance(rows, Tensor) or rows.numel() != place.numel() * oracle.vocab_size:
-            got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-            raise AnswerError(
-                f"the oracle must answer {expected} (rows asked, vocabulary) log-probabilities, not {got}"
-            )
-        within = max(tolerance(rows.dtype), tolerance(self.dtype))
-        rows = rows.view(*place.shape, oracle.vocab_size).to(self.dtype)
-        total = rows.exp().sum(-1, keepdim=True).log()  # of log-probabilities, or not within bounds anyway
-        return rows - total, (total.abs() <= within).all().view(1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Reread(Query):
-    """More rows of one conditioning of each path, for oracles that give them cheaply."""
-
-    query: TokenQuery
-    prefix: Tensor  # (rows, w)
-    step: Tensor  # (rows, w)
-    at_once = True
-
-    @property
-    def oracle(self) -> TokenOracle:  # type: ignore[override]
-        return self.query.oracle
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    @property
-    def conditionings(self) -> int:
-        return 0
-
-    @property
-    def cells(self) -> int:
-        return self.step.numel()
-
-    @property
-    def item_bytes(self) -> int:
-        return self.query.item_bytes + 24 * self.oracle.vocab_size * self.step.shape[1]
-
-    @classmethod
-    def merge(cls, queries: Sequence[Self]) -> Self:
-        raise AssertionError("what is read at once is read alone")
-
-    def evaluate(self, start: int, stop: int) -> Tensor:
-        return self.query.reread(start, stop, self.prefix[start:stop], self.step[start:stop])
-
-    def take(self, start: int, stop: int) -> Self:
-        part = self.query.paths(start, stop)
-        return replace(self, query=part, prefix=self.prefix[start:stop], step=self.step[start:stop])
-
-    def on(self, oracle: TokenOracle) -> Self:
-        return replace(self, query=self.query.on(oracle))
-
-    def answer(self, cells: Tensor) -> Categorical:
-        return Categorical(cells.view(*self.step.shape, cells.shape[-1]))

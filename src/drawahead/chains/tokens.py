@@ -2,135 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import NARROW, Chain, Paths, Tally, repeated
-from drawahead.chains.memory import KEPT, Memory
-from drawahead.chains.token_queries import Along, TokenQuery, TokenTable
+from drawahead.chains.base import NARROW, Chain, Tally
+from drawahead.chains.token_paths import TokenPaths
 from drawahead.errors import InputError
-from drawahead.laws import Categorical
-from drawahead.models.compiled import CompiledOracle, described
-from drawahead.models.condition import GIVEN, Condition, Given, check_rows, checked, of_rows, of_samples
-from drawahead.models.oracles import HIDDEN, FunctionOracle, TokenOracle
+from drawahead.oracles.compiled import CompiledOracle, described
+from drawahead.oracles.condition import Condition, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.remote import RemoteOracle
+from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.validate import law_precision, short, whole
-
-
-@final
-@dataclass(eq=False)
-class TokenPaths(Paths):
-    """Token samples under way."""
-
-    oracle: TokenOracle
-    sample: Tensor
-    position: Tensor
-    length: Tensor
-    stream: Stream
-    tally: Tally
-    tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
-    order: Tensor
-    rank: Tensor
-    given: Given = field(default_factory=dict)  # the rows of the condition
-    memory: Memory | None = None  # what the oracle keeps of them
-
-    @property
-    def device(self) -> torch.device:
-        return self.tokens.device
-
-    @property
-    def one_pass(self) -> bool:
-        return self.oracle.one_pass and not self.oracle.rereads
-
-    def remember(self, width: int) -> None:
-        most = self.oracle.recall_width
-        if self.one_pass and len(self) and (most is None or width <= most):
-            self.memory = Memory.of(self.oracle, self.given, self.tokens, self.rank)
-
-    @property
-    def remembers(self) -> bool:
-        return self.memory is not None
-
-    def no_draft(self) -> Categorical:
-        shape = len(self), 0, self.oracle.vocab_size
-        return Categorical(torch.zeros(shape, dtype=self.stream.dtype, device=self.device))
-
-    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor, first: int = 0) -> TokenQuery:
-        row = repeated(count)
-        depth = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-        prefix = self.position[row] + first + depth
-        reaches = torch.minimum(reach[row, depth], self.length[row] - prefix - 1)
-        tokens = self.tokens if guess is None else self._filled(guess)
-        memory = () if self.memory is None else (self.memory,)
-        path, asked = (self.sample, tokens, self.order, self.rank), (row, prefix, reaches)
-        return TokenQuery(self.oracle, *path, *asked, self.given, memory, self.stream.dtype)
-
-    def query_model(self, guess: Tensor, width: Tensor, beyond: int, last_only: bool) -> tuple[TokenTable, Tensor]:
-        tokens = self._filled(guess)
-        ends = torch.minimum(self.position + width, (self.length - 1).clamp(min=0))
-        kept = {} if self.memory is None else self.memory.kept
-        path = (tokens, self.order, self.rank, self.position, self.length, ends)
-        asked = Along(*path, guess.shape[1], self.given, kept, self.stream.dtype)
-        return asked.query_model(self.oracle, beyond, last_only)
-
-    def tensors(self) -> dict[str, Tensor]:
-        own = {"sample": self.sample, "position": self.position, "length": self.length, "tokens": self.tokens}
-        own |= {"order": self.order, "rank": self.rank, "stream": self.stream.keys}
-        own |= {f"{GIVEN}{name}": table for name, table in self.given.items()}
-        return own | {f"{KEPT}{name}": table for name, table in (self.memory.kept if self.memory else {}).items()}
-
-    def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
-        paths = self.made_of(tensors)
-        paths.oracle = model
-        return paths
-
-    def made_of(self, tensors: dict[str, Tensor]) -> TokenPaths:
-        paths = copy.copy(self)
-        given, kept = (
-            {name.removeprefix(prefix): table for name, table in tensors.items() if name.startswith(prefix)}
-            for prefix in (GIVEN, KEPT)
-        )
-        paths.given, paths.memory = given, Memory(kept, self.position) if kept else None
-        for name, tensor in tensors.items():
-            if not name.startswith((GIVEN, KEPT)):
-                setattr(paths, name, Stream(tensor, self.stream.dtype) if name == "stream" else tensor)
-        return paths
-
-    def _filled(self, values: Tensor, count: Tensor | None = None) -> Tensor:
-        """The tokens with each row's first `count` values, or all, written after the committed ones."""
-        width, left = values.shape[1], self.length - self.position
-        count = left if count is None else torch.minimum(count, left)
-        step = self.steps(width).clamp(max=self.order.shape[1] - 1)
-        unused = (torch.arange(width, device=count.device) >= count[:, None]).to(self.device)
-        # Unused columns may point at a used position: write what is there to a spare column instead.
-        spare = self.tokens.shape[1]
-        at = self.order.gather(1, step).masked_fill_(unused, spare)
-        return torch.cat([self.tokens, self.tokens[:, :1]], dim=1).scatter_(1, at, values)[:, :spare]
-
-    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
-        self.tokens = self._filled(values, count)
-        self.position = self.position + count
-        if self.memory is not None:
-            self.memory.forget(self.position - 1)  # the last step is not as it was guessed
-
-    def branch(self, stream: Stream) -> TokenPaths:
-        return replace(self, stream=stream, memory=None)
-
-    def select(self, rows: Tensor) -> None:
-        self.sample, self.position, self.length = self.sample[rows], self.position[rows], self.length[rows]
-        self.memory = None if self.memory is None else self.memory.select(rows)
-        rows = rows.to(self.device)
-        self.tokens, self.order, self.rank = self.tokens[rows], self.order[rows], self.rank[rows]
-        self.stream, self.given = self.stream[rows], of_rows(self.given, rows)
-
-    def result(self, rows: Tensor | slice) -> Tensor:
-        return self.tokens[rows].cpu()
-
 
 Order = Tensor | Sequence[int] | str | None
 _GOLDEN = 0.6180339887498949
@@ -161,7 +47,9 @@ class TokenChain(Chain):
     (or where it is asked for, see docs/exact.md).
     """
 
-    settings: ClassVar[frozenset[str]] = frozenset({"oracle", "order", "evidence", "condition", "numbers", "law_dtype"})
+    reads_rows = True
+    choice_changes_samples = False
+    settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
 
     def __init__(
         self,
@@ -232,6 +120,17 @@ class TokenChain(Chain):
         return self.oracle.one_pass and not self.oracle.rereads
 
     @property
+    def answers_paths(self) -> bool:
+        return self.oracle.one_pass
+
+    @property
+    def replica(self) -> TokenOracle:
+        return self.oracle
+
+    def without_model(self) -> TokenChain:
+        return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
+
+    @property
     def row_bytes(self) -> int:
         return 8 * self.oracle.vocab_size
 
@@ -287,15 +186,12 @@ class TokenChain(Chain):
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own
 
+    def deciding(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("order", "evidence", "numbers", "law_dtype")}
+
     def oracle_of(self, samples: Tensor) -> TokenOracle:
         """The oracle for one sequence of each of these samples (m,)."""
         return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
-
-    def replace(self, **changes: Any) -> TokenChain:
-        """The same chain, but for these arguments of the constructor."""
-        own: dict[str, Any] = {"oracle": self.oracle, "order": self.order, "evidence": self.evidence}
-        own |= {"law_dtype": self.law_dtype}
-        return TokenChain(**own | {"condition": self.condition, "numbers": self.numbers} | changes)
 
     def check(self, num_samples: int) -> None:
         check_rows(self.condition, num_samples)

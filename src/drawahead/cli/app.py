@@ -6,7 +6,6 @@ Nothing here and in the files of the commands imports torch before a command run
 from __future__ import annotations
 
 import errno
-import json as json_format
 import os
 import sys
 from collections.abc import Sequence
@@ -19,16 +18,17 @@ import typer
 import drawahead
 from drawahead.cli import options
 from drawahead.cli.compare import compare
-from drawahead.cli.design import design
 from drawahead.cli.explain import explain
 from drawahead.cli.failing import INTERRUPTED, Stopped, fail, usage
 from drawahead.cli.folders import check, export, status
 from drawahead.cli.plain import PlainCommand, PlainGroup
 from drawahead.cli.report import report
 from drawahead.cli.sampling import sample
+from drawahead.cli.saying import say, say_json
 from drawahead.cli.timing import time
 from drawahead.cli.verify import verify
 from drawahead.errors import DrawaheadError
+from drawahead.proteins.commands.design import design
 
 app = typer.Typer(
     help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
@@ -54,7 +54,7 @@ DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"drawahead {drawahead.__version__}")
+        say(f"drawahead {drawahead.__version__}")
         raise typer.Exit
 
 
@@ -75,7 +75,7 @@ def targets(json: options.Json = False) -> None:
     from drawahead.cli import lists, tables
 
     if json:
-        typer.echo(json_format.dumps({"targets": lists.targets()}))
+        say_json({"targets": lists.targets()})
         return
     console = Console()
     console.print(tables.shipped())
@@ -90,7 +90,7 @@ def samplers(json: options.Json = False) -> None:
     from drawahead.cli import lists, tables
 
     if json:
-        typer.echo(json_format.dumps({"samplers": lists.samplers()}))
+        say_json({"samplers": lists.samplers()})
     else:
         Console().print(tables.samplers())
 
@@ -102,7 +102,7 @@ def models(json: options.Json = False) -> None:
     from drawahead.cli import lists, tables
 
     if json:
-        typer.echo(json_format.dumps({"models": lists.models()}))
+        say_json({"models": lists.models()})
     else:
         Console().print(tables.models())
 
@@ -115,7 +115,7 @@ def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: o
 
     shown = run_demo(out, Console(quiet=quiet or json), quiet=quiet or json)
     if json:
-        typer.echo(json_format.dumps(shown))
+        say_json(shown)
 
 
 for panel, commands in (
@@ -133,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text
     if not arguments and "_DRAWAHEAD_COMPLETE" not in os.environ:
-        typer.echo(FIRST, nl=False)
+        say(*FIRST.splitlines())
         return 0
     try:
         status = int(app(list(arguments), prog_name="drawahead", standalone_mode=False) or 0)

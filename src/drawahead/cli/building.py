@@ -22,7 +22,7 @@ def built(what: str, make: Callable[[], Built], seconds: float) -> Built:
 
     seconds: how long it may take, about.
     """
-    from drawahead.progress import bar, clock
+    from drawahead.show.progress import bar, clock
 
     found: list[Built] = []
     failed: list[BaseException] = []
@@ -50,7 +50,7 @@ def built(what: str, make: Callable[[], Built], seconds: float) -> Built:
 def scaled(what: str, make: Callable[[int], Built], size: int, usual: int) -> Built:
     """What `make` returns for a size. Of one far beyond the usual, memory and time are told from smaller ones first:
     what will not fit is refused, and what takes long is announced."""
-    from drawahead.targets._needs import Needs
+    from drawahead.oracles.needs import Needs
 
     if size <= 4 * usual:
         return make(size)

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from drawahead.cli import options
+from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
+from drawahead.words import printable
 
 # Samples, unless a number is asked for: a network takes its time for each, a tiling for its pieces.
 USUAL, OF_TILINGS, OF_NETWORKS = 1000, 50, 4
@@ -46,10 +48,10 @@ def compare(
     """Run every sampler on one target: rounds, queries, seconds, and a test that the distribution is the same."""
     from rich.console import Console
 
-    from drawahead.cli.comparison import rows_of, table_of
     from drawahead.cli.names import named
     from drawahead.cli.progress import watching
     from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
+    from drawahead.teaching.comparison import rows_of, table_of
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"--out must end in .json, not {out.name!r}")
@@ -58,14 +60,16 @@ def compare(
     apart = subject.name in TILINGS
     num = num or (OF_TILINGS if apart else OF_NETWORKS if subject.name in SHIPPED else USUAL)
     with watching(quiet) as watch:
-        rows = list(rows_of(subject.chain, num, seed or 0, watch, max_batch_size, apart=apart))
-    found = json_format.dumps({"target": subject.name, "seed": seed or 0, "rows": [row.to_dict() for row in rows]})
+        rows = list(rows_of(subject.chain, num, seed or 0, watch.sampling, max_batch_size, apart=apart))
+    found = {"target": subject.name, "seed": seed or 0, "rows": [row.to_dict() for row in rows]}
     if out is not None:
-        out.write_text(found + "\n")
+        out.write_text(json_format.dumps(found) + "\n")
     if json:
-        typer.echo(found)
+        say_json(found)
     elif not quiet:
         console = Console()
-        console.print(table_of(rows, f"{subject.name}: {subject.chain.steps} steps per sample", console.width))
+        console.print(
+            table_of(rows, f"{printable(subject.name)}: {subject.chain.steps} steps per sample", console.width)
+        )
     elif out is None:
-        typer.echo("\n".join(f"{row.sampler} {row.verdict}" for row in rows))
+        say(*(f"{row.sampler} {row.verdict}" for row in rows))

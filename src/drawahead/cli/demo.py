@@ -9,8 +9,6 @@ from typing import Any, final
 import torch
 from rich.console import Console
 
-from drawahead import plots
-from drawahead.cli import tables
 from drawahead.cli.names import named
 from drawahead.cli.progress import watching
 from drawahead.cli.shipped import Subject, TargetOptions
@@ -18,7 +16,9 @@ from drawahead.networks.text import TEMPERATURE
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sequential
-from drawahead.views import Texts
+from drawahead.show import plots
+from drawahead.show.terminal import titled
+from drawahead.show.views import Texts
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 WORDS = ["red apple", "cactus"]
@@ -74,7 +74,7 @@ class _Demo:
         )
         # On a CPU one by one is faster; rounds are what a demo can show there.
         result = self._show(replace(subject, sampler=Coupled(window=16) if steps else None), len(WORDS), "a picture")
-        plots.images(result.samples, path)
+        subject.view.draw(result.samples, path)
         self._wrote(path, words)
 
     def tiling(self, path: Path) -> None:
@@ -102,7 +102,7 @@ class _Demo:
 
     def _rounds(self) -> None:
         """The end: rounds, beside one by one."""
-        table = tables.titled("Rounds: model calls that wait for the one before", "what", padding=3)
+        table = titled("Rounds: model calls that wait for the one before", "what", padding=3)
         for heading in ("one by one", "drawahead", "fewer"):
             table.add_column(heading, justify="right")
         for what, report in self.drawn:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from drawahead.cli import options
+from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
 from drawahead.words import meant
 
 
 def _names(incomplete: str) -> list[str]:
-    from drawahead.pages.walks import NAMES
+    from drawahead.teaching.walks import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete.lower())]
 
@@ -41,9 +41,9 @@ def explain(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a page that walks through one small run of each sampler: draft, verify, keep, correct."""
-    from drawahead import pages
-    from drawahead.pages.explain import SEED
-    from drawahead.pages.walks import NAMES
+    from drawahead import teaching
+    from drawahead.teaching.explain import SEED
+    from drawahead.teaching.walks import NAMES
 
     seed = SEED if seed is None else seed
     if out.suffix.lower() not in (".html", ".htm"):
@@ -51,8 +51,8 @@ def explain(
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
     names = list(NAMES) if sampler is None else [meant(sampler, NAMES)]
-    pages.explain(names, out, seed=seed)
+    teaching.explain(names, out, seed=seed)
     if json:
-        typer.echo(json_format.dumps({"page": str(out), "samplers": names, "seed": seed}))
+        say_json({"page": str(out), "samplers": names, "seed": seed})
     elif not quiet:
-        typer.echo(f"wrote {out}")
+        say(f"wrote {out}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drawahead import plots
 from drawahead.chains import Chain
 from drawahead.cli.names import named
 from drawahead.cli.report import chain_of
@@ -12,7 +11,9 @@ from drawahead.cli.shipped import TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import Job
 from drawahead.jobs.export import whole
-from drawahead.views import Images, Texts, View, view_of, view_of_samples
+from drawahead.show import plots
+from drawahead.show.views import Images, Texts, View, view_of, view_of_samples
+from drawahead.words import printable
 
 PICTURED = 1024
 """Samples on a picture, at most."""
@@ -46,6 +47,6 @@ def lines(job: Job, path: Path, shown: View, *, fasta: bool) -> None:
     with whole(path) as temporary, temporary.open("x", encoding="utf-8") as file:
         for part in job.parts():
             for sample in part:
-                file.write(f">{number} {job.config.name}\n" if fasta else "")
-                file.write(f"{shown.line(sample)}\n")
+                line = shown.line(sample)
+                file.write(f">{number} {printable(job.config.name)}\n{printable(line)}\n" if fasta else f"{line}\n")
                 number += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import final
 
+from drawahead.words import printable
+
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 _WORDS = {
@@ -38,5 +40,5 @@ def usage(message: str) -> str:
 
 def fail(message: str, status: int) -> int:
     """Say why on stderr, in one line. -> the exit status."""
-    print(f"drawahead: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    print(f"drawahead: {printable(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
     return status

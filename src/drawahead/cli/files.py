@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy
 
-from drawahead import plots
 from drawahead.cli.shipped import Subject
 from drawahead.errors import InputError
 from drawahead.sample import Result
-from drawahead.views import Texts
+from drawahead.show import plots
+from drawahead.show.views import Texts
 
 FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
 """How a file's name may end, and which samples it is for, if not for all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ import typer
 
 from drawahead.cli import options
 from drawahead.cli.failing import Stopped
+from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
 from drawahead.words import counted
 
@@ -42,7 +42,7 @@ def status(
 
     while True:
         found = standing(folder)
-        typer.echo(json_format.dumps(found) if json else sentence(found))
+        say_json(found) if json else say(sentence(found))
         if not (watch and found["drawing"]):
             return
         time.sleep(EVERY)
@@ -67,12 +67,12 @@ def check(folder: Folder, target: Own = None, json: options.Json = False, quiet:
         mended = [shard.file for shard in jobs.mend(folder, chain) if shard.sha256 == before[shard.file]]
     if json:
         found = {"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged, "same_bytes": mended}
-        typer.echo(json_format.dumps(found))
+        say_json(found)
     elif damaged and not quiet:
-        typer.echo(f"{which}; drawn again, {len(mended)} of them with the very same bytes")
+        say(f"{which}; drawn again, {len(mended)} of them with the very same bytes")
     elif not quiet:
         shards = "the shard is" if len(job.shards) == 1 else f"all {len(job.shards)} shards are"
-        typer.echo(f"{shards} what the manifest tells: {counted(job.finished, 'sample')}")
+        say(f"{shards} what the manifest tells: {counted(job.finished, 'sample')}")
 
 
 def export(
@@ -107,6 +107,6 @@ def export(
         lines(job, path, view(job, target), fasta=to == "fasta")
     found = {"folder": str(folder), "path": str(path), "samples": job.num_samples, "complete": job.complete}
     if json:
-        typer.echo(json_format.dumps(found))
+        say_json(found)
     elif not quiet:
-        typer.echo(f"wrote {path}: {job.num_samples} of {counted(job.config.num, 'sample')}")
+        say(f"wrote {path}: {job.num_samples} of {counted(job.config.num, 'sample')}")

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, final
 
-from drawahead.cli.counting import COUNTED
 from drawahead.cli.shipped import SHIPPED, TILINGS
+from drawahead.counting.commands.named import COUNTED
 from drawahead.samplers import SAMPLERS, Auto, Separated
 from drawahead.samplers import Sampler as SamplerBase
 from drawahead.targets import CHAINS, TARGETS

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_format
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
-import typer
-
 from drawahead import jobs
 from drawahead.cli.failing import INTERRUPTED, Stopped
 from drawahead.cli.names import setup
+from drawahead.cli.saying import say, say_json
 from drawahead.cli.shipped import SHIPPED, TargetOptions
 from drawahead.cli.workers import planned
 from drawahead.errors import JobError
@@ -45,7 +43,7 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
         wanted = replace(wanted, num=wanted.num or found.config.num)
     plan = planned(target, asked, wanted.workers, wanted.num)
     if plan.remark and not (quiet or json):
-        typer.echo(plan.remark)
+        say(*plan.remark.splitlines())
     try:
         job = jobs.draw(
             folder,
@@ -67,12 +65,12 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     except JobError as error:
         raise Stopped(f"{error}; {_how_to_go_on(target, folder)}", 1) from None
     if json:
-        typer.echo(json_format.dumps(_to_dict(job)))
+        say_json(_to_dict(job))
     elif not quiet:
         if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
-            typer.echo(f"{job.report}{setup(plan.setup_seconds)}")
+            say(*f"{job.report}{setup(plan.setup_seconds)}".splitlines())
         samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
-        typer.echo(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
+        say(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
 
 
 def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:

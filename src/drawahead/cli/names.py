@@ -10,13 +10,13 @@ from drawahead import samplers, targets
 from drawahead.chains import GaussianChain, TokenChain
 from drawahead.cli import own
 from drawahead.cli.building import scaled
-from drawahead.cli.counting import COUNTED, counted
 from drawahead.cli.shipped import SHIPPED, TILINGS, Subject, TargetOptions, in_order, tiling
+from drawahead.counting.commands.named import COUNTED, counted
 from drawahead.errors import InputError
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.samplers import Sampler
+from drawahead.show.views import view_of
 from drawahead.targets import Ising, TreeIsing
-from drawahead.views import Images, Tokens, Vectors, View, view_of
 from drawahead.words import meant, pick
 
 KNOWN = dict.fromkeys([*SHIPPED, *targets.TARGETS, *targets.CHAINS, *TILINGS, *COUNTED])
@@ -79,14 +79,11 @@ def _own(name: str, asked: TargetOptions) -> Subject:
         raise InputError("--device and --dtype are for shipped networks: a model of your own has them already")
     asked.only(name, "order", "prompt", "steps")
     chain = own.own(name, prompt=asked.one_prompt, steps=asked.steps)
-    view: View
     if isinstance(chain, TokenChain):
         chain = in_order(chain, asked.order)
-        view = view_of(chain) if isinstance(chain.oracle, Ising) else Tokens(chain.oracle.vocab_size)
     else:
         asked.only(name, "steps")
-        view = Images() if isinstance(chain, GaussianChain) and len(chain.shape) == 2 else Vectors()
-    return Subject(name, chain, view, options=asked.given)
+    return Subject(name, chain, view_of(chain), options=asked.given)
 
 
 def sampler_named(name: str | None, window: int | None) -> Sampler | None:

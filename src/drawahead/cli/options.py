@@ -15,8 +15,8 @@ DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
     from drawahead import targets
-    from drawahead.cli.counting import COUNTED
     from drawahead.cli.shipped import SHIPPED, TILINGS
+    from drawahead.counting.commands.named import COUNTED
 
     known = {name: network.summary for name, network in SHIPPED.items()}
     known |= {name: target.summary for name, target in targets.TARGETS.items()}
@@ -70,7 +70,7 @@ Size = Annotated[
 Num = Annotated[int | None, option(DRAWN, "--num -n N", "How many samples.", least=1, usually="8, 4 texts or 1 tiling")]
 Seed = Annotated[
     int | None,
-    option(DRAWN, "--seed N", "Sample i of a seed and sampler is always the same sample.", least=0, usually="0"),
+    option(DRAWN, "--seed N", "Sample i of a seed and a named sampler is always the same.", least=0, usually="0"),
 ]
 Sampler = Annotated[
     str | None,

@@ -14,8 +14,8 @@ from typing import Any
 from drawahead import adapters
 from drawahead.chains import Chain
 from drawahead.errors import DrawaheadError, InputError
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import as_chain
 
 HINT = "give package.module:name or file.py:name, where name is an oracle, a chain, or a function that makes one"

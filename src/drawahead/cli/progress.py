@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import final
 
-from drawahead.progress import Show, Standing, bar, visible
-from drawahead.progress import watching as shown
 from drawahead.report import Report
+from drawahead.show.progress import Show, Standing, bar, visible
+from drawahead.show.progress import watching as shown
 
 OnRound = Callable[[Report], None] | None
 """What `sample(on_round=...)` takes."""

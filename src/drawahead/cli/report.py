@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drawahead.cli import options
+from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some came about."""
-    from drawahead import jobs, pages
+    from drawahead import jobs, show
     from drawahead.cli.names import named
     from drawahead.cli.shipped import TargetOptions
 
@@ -93,20 +93,20 @@ def report(
     if gif is not None:
         if chain is None:
             raise InputError(f"--gif {gif}: a film needs the model that the job drew from; name it with --target")
-        _write(gif, pages.animation(pages.job_film(job, target=chain, films=films, view=view)), folder)
+        _write(gif, show.animation(show.job_film(job, target=chain, films=films, view=view)), folder)
     if out is not None:
-        _write(out, pages.job_page(job, target=chain, samples=num, films=films, view=view).encode(), folder)
+        _write(out, show.job_page(job, target=chain, samples=num, films=films, view=view).encode(), folder)
     if json:
         written = {name: str(path) for name, path in (("page", out), ("film", gif)) if path is not None}
         done = {"folder": str(folder), **written, "samples": job.num_samples, "complete": job.complete}
-        typer.echo(json_format.dumps(done))
+        say_json(done)
     elif not quiet:
         if chain is None:
             why = "is not one of drawahead's own targets, or is made from a file"
-            typer.echo(f"{job.config.name} {why}: samples are shown as they are stored; --target names it")
+            say(f"{job.config.name} {why}: samples are shown as they are stored; --target names it")
         for path in (out, gif):
             if path is not None:
-                typer.echo(f"wrote {path}")
+                say(f"wrote {path}")
 
 
 def _write(path: Path, content: bytes, folder: Path) -> None:
@@ -130,7 +130,7 @@ def _check_gif(gif: Path, films: int) -> None:
         raise InputError(f"--gif {gif}: a film is a .gif; its name must end so")
     if not films:
         raise InputError("--gif needs a film: --films must not be 0")
-    from drawahead import plots
+    from drawahead.show import plots
 
     plots.check()
 
@@ -144,9 +144,9 @@ def chain_of(job: Job) -> Chain | None:
 def subject_of(job: Job) -> Subject | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
-    from drawahead.cli.counting import fits
     from drawahead.cli.names import KNOWN, named
     from drawahead.cli.shipped import TargetOptions
+    from drawahead.counting.commands.named import fits
 
     name, config = job.config.name, job.config
     if name not in KNOWN or not job.num_samples or not fits(config.options, math.prod(config.shape)):

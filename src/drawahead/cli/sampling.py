@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 import drawahead
 from drawahead.cli import options
 from drawahead.cli.failing import INTERRUPTED, Stopped
+from drawahead.cli.saying import say
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.words import counted
 
@@ -49,7 +48,7 @@ def sample(
     from drawahead.cli.own import is_own
     from drawahead.cli.shipped import TargetOptions
     from drawahead.cli.workers import workers_named
-    from drawahead.views import Images
+    from drawahead.show.views import Images
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
@@ -73,7 +72,7 @@ def sample(
     if out is not None:
         files.check(out, subject)
     if subject.remark and not (quiet or json):
-        typer.echo(subject.remark)
+        say(*subject.remark.splitlines())
     show = Output(subject, out, json, quiet)
     try:
         result = drawahead.sample(

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from drawahead import networks, tilings
+from drawahead import networks
 from drawahead.chains import Chain, GaussianChain, TokenChain
 from drawahead.cli.building import built
+from drawahead.counting import tilings
 from drawahead.errors import InputError
 from drawahead.networks.emoji import GUIDANCE
 from drawahead.networks.text import TEMPERATURE
 from drawahead.samplers import Sampler, Separated
-from drawahead.views import Images, Tilings, View, view_of
+from drawahead.show.views import Images, View, view_of
 
 FEWER_STEPS = 100
 """Of an image model, where no GPU is there: all of its 1000 steps would take minutes."""
@@ -212,7 +213,7 @@ def tiling(name: str, asked: TargetOptions) -> Subject:
     what = f"{name} of size {size}"
     needs.check(what)
     matching = built(what, lambda: tilings.dominoes(shape, size), needs.seconds())
-    return Subject(name, TokenChain(matching), Tilings(matching), 1, Separated(), options={"size": size})
+    return Subject(name, TokenChain(matching), matching.view(), 1, Separated(), options={"size": size})
 
 
 def in_order(chain: TokenChain, order: str | None) -> TokenChain:

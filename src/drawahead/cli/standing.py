@@ -9,7 +9,7 @@ from typing import Any
 from drawahead import jobs
 from drawahead.jobs import lock
 from drawahead.jobs import status as statuses
-from drawahead.progress import clock
+from drawahead.show.progress import clock
 from drawahead.words import counted
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from drawahead.cli import lists
 from drawahead.cli.shipped import SHIPPED
+from drawahead.show.terminal import titled, yes_or_no
 
 _VALUES = {"vectors": "vectors", "tiling": "partners", "counting": "in or out"}
 
@@ -59,16 +59,3 @@ def models() -> Table:
         table.add_row(row["name"], row["summary"], row["weights"], library)
     table.caption = "Shipped: drawahead sample text. Adapters, in Python: da.adapters.MaskedLM and so on."
     return table
-
-
-def titled(title: str, first: str, padding: int = 1) -> Table:
-    """An empty table, its first column the names."""
-    table = Table(title=title, title_justify="left", caption_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.show_edge = (0, padding, 0, 0), False
-    table.add_column(first, style="bold", no_wrap=True)
-    return table
-
-
-def yes_or_no(value: bool) -> Text:
-    """In green or red."""
-    return Text("yes", style="green") if value else Text("no", style="red")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json as json_format
 from typing import Annotated, Any
 
 import typer
 
 from drawahead.cli import options
+from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
 
 
@@ -54,7 +54,7 @@ def time(
     else:
         chain = as_own_chain(model, thing) if thing is not None else _listed(model)
         timed = gain(chain, window=window)
-    typer.echo(json_format.dumps({"model": model, **timed.to_dict()}) if json else str(timed))
+    say_json({"model": model, **timed.to_dict()}) if json else say(*str(timed).splitlines())
 
 
 def _asks(thing: Any) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 from typing import Annotated
 
 import typer
 
 from drawahead.cli import options
+from drawahead.cli.saying import say, say_json
 
 DIFFERS = 3
 """The exit status when a check fails: other failures have 1 or 2."""
@@ -73,8 +73,8 @@ def verify(
             watch=lambda part: watch.sampling(part, num),
         )
     if json:
-        typer.echo(json_format.dumps({"model": model, "seed": seed, **verdict.to_dict()}))
+        say_json({"model": model, "seed": seed, **verdict.to_dict()})
     else:
-        typer.echo(verdict.words if quiet else str(verdict))
+        say(*(verdict.words if quiet else str(verdict)).splitlines())
     if not verdict.passed:
         raise typer.Exit(DIFFERS)

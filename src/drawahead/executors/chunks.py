@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.engine.threads import Query
 from drawahead.errors import AnswerError
+from drawahead.rounds.threads import Query
 from drawahead.validate import whole
 
 CHUNK_BYTES = 128 * 2**20

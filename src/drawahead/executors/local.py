@@ -7,8 +7,8 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.engine.threads import Query
 from drawahead.executors.chunks import CHUNK_BYTES, Chunks, Notes
+from drawahead.rounds.threads import Query
 
 
 @final

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
-from drawahead.engine.threads import Query
 from drawahead.errors import InputError
 from drawahead.executors.actors import Actors, check_above, imported, initialise
 from drawahead.executors.pool import Pool
-from drawahead.executors.shards import cut, joined, parted, replica_of
+from drawahead.executors.shards import cut, joined, parted
 from drawahead.executors.wire import Packed
 from drawahead.executors.worker import Make, Worker
+from drawahead.rounds.threads import Query
 from drawahead.validate import whole
 
 
@@ -109,7 +109,7 @@ class Ray:
         return self._pool.resent
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
-        query = joined(queries, [replica_of(self.chain)])
+        query = joined(queries, [self.chain.replica])
         workers = 1 if query.at_once else self.workers
         shards = cut(len(query), workers, self.min_batch_size, self.max_batch_size)
         parts = self._pool.run([Packed.of(query.take(*ends)) for ends in shards])

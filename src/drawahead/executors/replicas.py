@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
-from drawahead.engine.threads import Query
 from drawahead.errors import AnswerError, InputError
 from drawahead.executors.chunks import Chunks, Notes
-from drawahead.executors.shards import Replica, chain_of, cut, joined, parted, replica_of
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
+from drawahead.executors.shards import chain_of, cut, joined, parted
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
+from drawahead.rounds.threads import Query
 from drawahead.validate import whole
 
 
@@ -49,7 +49,7 @@ class Replicas:
         chains = [chain_of(replica) for replica in replicas]
         self.chain = chains[0]
         """The chain around the first replica: what to draw from."""
-        self._replicas: list[Replica] = [replica_of(chain) for chain in chains]
+        self._replicas = [chain.replica for chain in chains]
         if len({id(replica) for replica in self._replicas}) < len(self._replicas):
             raise InputError("every replica must be an object of its own: two threads cannot share one")
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)

@@ -1,8 +1,4 @@
-"""A round cut into shards, and whom they may be given to.
-
-An executor that has several oracles must know that they all are the model a query is for. This is the one place among
-executors that looks behind a query: at the chain it comes from.
-"""
+"""A round cut into shards, and whom they may be given to."""
 
 from __future__ import annotations
 
@@ -12,17 +8,12 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.chains.stacked import StackedChain
 from drawahead.chains.tokens import TokenChain
-from drawahead.chains.vectors import VectorChain
-from drawahead.engine.threads import Query
 from drawahead.errors import InputError
 from drawahead.executors.local import merged
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
-
-Replica = TokenOracle | VectorChain
-"""What a query carries as its oracle: for vectors that is the chain, which knows the dtype and device too."""
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
+from drawahead.rounds.threads import Query
 
 
 def chain_of(made: object) -> Chain:
@@ -39,33 +30,10 @@ def chain_of(made: object) -> Chain:
     )
 
 
-def replica_of(chain: Chain) -> Replica:
-    """What the queries of a chain carry as their oracle."""
-    if isinstance(chain, TokenChain):
-        return chain.oracle
-    if isinstance(chain, VectorChain):
-        return chain
-    raise InputError(f"a {type(chain).__name__} cannot be shared between replicas: draw with Local() as the executor")
-
-
-def is_for(query: Query, replica: Replica) -> bool:
-    """Whether a query asks this replica: itself, or its model through a chain with another start."""
-    asked = query.oracle
-    if asked is replica:
-        return True
-    if isinstance(asked, GaussianChain) and isinstance(replica, GaussianChain):
-        same = asked.denoiser is replica.denoiser and asked.schedule is replica.schedule
-    elif isinstance(asked, StackedChain) and isinstance(replica, StackedChain):
-        same = asked.oracle is replica.oracle and asked.plan is replica.plan
-    else:
-        return False
-    return same and asked.shape == replica.shape and asked.dtype == replica.dtype
-
-
-def joined(queries: Sequence[Query], replicas: Sequence[Replica]) -> Query:
+def joined(queries: Sequence[Query], replicas: Sequence[object]) -> Query:
     """A round's queries as one, which any replica may be asked a part of."""
     for query in queries:
-        if not any(is_for(query, replica) for replica in replicas):
+        if not any(query.is_for(replica) for replica in replicas):
             raise InputError(
                 "this executor's replicas are not the model that is drawn from: draw from its `chain`, or from a chain "
                 "made with the oracle, or with the denoiser and the schedule, of its `chain`"

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.engine.threads import Query
 from drawahead.errors import InputError
+from drawahead.rounds.threads import Query
 
 
 @final

@@ -11,8 +11,7 @@ import torch
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.executors.chunks import Chunks
-from drawahead.executors.remote import without_model
-from drawahead.executors.shards import Replica, chain_of, replica_of
+from drawahead.executors.shards import chain_of
 from drawahead.executors.wire import Packed
 
 Make = Callable[[], Any]
@@ -24,14 +23,14 @@ class Worker:
     """One process that holds a replica. It knows nothing of what sends it shards."""
 
     def __init__(self) -> None:
-        self._replica: Replica | None = None
+        self._replica: Any = None
         self._chunks = Chunks()
 
     def build(self, make: Make) -> Chain:
         """Build the replica. -> the chain, without its model, for the driver."""
         chain = chain_of(make())
-        self._replica = replica_of(chain)
-        return without_model(chain)
+        self._replica = chain.replica
+        return chain.without_model()
 
     def evaluate(self, shard: Packed) -> tuple[np.ndarray[Any, Any], str]:
         """The evaluation of a shard, and what was learnt about memory on the way."""

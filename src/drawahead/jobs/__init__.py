@@ -25,10 +25,12 @@ anything is drawn, and used for all shards.
 
 On disk, format 1:
 
-    DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports
-    DIR/journal.jsonl                  the shards finished since the manifest was written, a line each
+    DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports, and
+                                       the sha256 of all that
+    DIR/journal.jsonl                  the shards finished since the manifest was written, a line each, with their job
     DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
-                                       without times, so that a shard drawn again is the same file
+                                       without times, so that a shard drawn again is the same file; and "job", the
+                                       identity of its job, which is a hash of all that decides samples
     DIR/condition.safetensors          the tables of the condition, if there is one; the manifest has their hash
     DIR/lock                           held (flock) while a process draws into the folder
     DIR/status.json                    how far it is, while it is drawn, or why it stopped; nothing depends on it

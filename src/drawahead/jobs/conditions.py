@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drawahead.errors import InputError
 from drawahead.jobs import files
-from drawahead.models.condition import Given, fingerprint
+from drawahead.oracles.condition import Given, fingerprint
 
 NAME = "condition.safetensors"
 _MOST_BYTES = 2**40

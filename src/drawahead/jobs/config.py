@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -11,12 +15,14 @@ import torch
 from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
-from drawahead.models.condition import fingerprint
+from drawahead.jobs.deciding import MOST, digests
+from drawahead.oracles.condition import fingerprint
 from drawahead.samplers.record import SamplerRecord
 from drawahead.validate import short
 
 MOST_SHARDS = 1_000_000
 """More would make a folder that few file systems bear."""
+_MOST_DIGESTS = 100
 _DTYPES = {
     str(d).removeprefix("torch."): d for d in (torch.int64, torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
@@ -35,13 +41,15 @@ class Facts:
     dtype: str
     condition: str
     """A hash of the condition; empty without one."""
+    chain: dict[str, str]
+    """What else of a chain decides samples: its evidence, order, schedule and so on, see `deciding`."""
 
     @staticmethod
     def of(chain: Chain) -> Facts:
         room = chain.empty(1)
         dtype = str(room.dtype).removeprefix("torch.")
         condition = fingerprint(getattr(chain, "condition", {}))
-        return Facts(chain.device.type, chain.steps, tuple(room.shape[1:]), dtype, condition)
+        return Facts(chain.device.type, chain.steps, tuple(room.shape[1:]), dtype, condition, digests(chain))
 
 
 @final
@@ -70,6 +78,8 @@ class Config:
     """Of the samples."""
     condition: str = ""
     """A hash of the condition; empty without one."""
+    chain: dict[str, str] = field(default_factory=dict)
+    """What else of the chain decides samples; empty in jobs of earlier versions."""
 
     @property
     def shards(self) -> int:
@@ -81,13 +91,19 @@ class Config:
         first = index * self.shard_size
         return first, min(self.shard_size, self.num - first)
 
+    @cached_property
+    def identity(self) -> str:
+        """A hash of all that decides samples, which each of its shards carries: jobs that agree in it draw the same."""
+        deciding = self.to_dict() | {"sampler": self.sampler.text}  # how it was chosen decides nothing
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+
     @property
     def torch_dtype(self) -> torch.dtype:
         return _DTYPES[self.dtype]
 
     def to_dict(self) -> dict[str, Any]:
         """As the manifest holds it."""
-        plain = {key: value for key, value in vars(self).items() if key not in ("name", "options")}
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("name", "options")}
         target = {"name": self.name, "options": self.options}
         return {"target": target} | plain | {"sampler": self.sampler.to_dict(), "shape": list(self.shape)}
 
@@ -117,6 +133,7 @@ class Config:
             shape=tuple(validate.count("shape", size, 0, 2**40) for size in shape[:9]),
             dtype=found["dtype"],
             condition=validate.text("condition", found.get("condition", ""), 100),
+            chain=_digests(found.get("chain", {})),
         )
         if config.shards > MOST_SHARDS or len(shape) > 8:
             raise InputError(f"a job has {MOST_SHARDS} shards at most, and samples have 8 axes at most")
@@ -124,15 +141,26 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """In words, what another configuration has otherwise."""
-        mine, theirs = ({**vars(c), **{f"option {k}": v for k, v in c.options.items()}} for c in (self, other))
-        for side in (mine, theirs):
-            del side["options"]
-            side["sampler"] = side["sampler"].text
+        mine, theirs = (_flat(config, self.chain) for config in (self, other))
         return [
             f"{key} is {short(mine.get(key))} there, not {short(theirs.get(key))}"
             for key in {**mine, **theirs}
             if mine.get(key) != theirs.get(key)
         ]
+
+
+def _flat(config: Config, chain: Iterable[str]) -> dict[str, Any]:
+    """Everything one by one, and of the chain these things: those that a job has noted."""
+    plain = {each.name: getattr(config, each.name) for each in fields(config)}
+    del plain["options"], plain["chain"]
+    options = {f"option {key}": value for key, value in config.options.items()}
+    return plain | {"sampler": config.sampler.text} | options | {name: config.chain.get(name) for name in chain}
+
+
+def _digests(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > _MOST_DIGESTS:
+        raise InputError(f"chain must be an object of {_MOST_DIGESTS} texts at most, not {short(value)}")
+    return {validate.text("chain", name, MOST): validate.text(name, text, MOST) for name, text in value.items()}
 
 
 def versions() -> dict[str, str]:

@@ -9,21 +9,21 @@ from typing import Any
 
 from drawahead import validate
 from drawahead.chains.base import Chain
-from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
-from drawahead.jobs import conditions, files, lock, manifest, shards, status
+from drawahead.jobs import conditions, files, journal, lock, manifest, shards, status
 from drawahead.jobs.job import Folder, Job
 from drawahead.jobs.model import Drawer, Here, Model
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.workers import RayWorkers
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
-from drawahead.progress import bar
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
+from drawahead.rounds.threads import Executor
 from drawahead.sample import Stop, as_chain
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
+from drawahead.show.progress import bar
 from drawahead.validate import instance, path, short, whole
 
 
@@ -106,7 +106,7 @@ def draw(
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
         drawer: Drawer = Here(model) if workers is None else opened.enter_context(workers.drawing(target, place, token))
-        runner = JobRunner(place, asked, drawer, any_version)
+        runner = JobRunner(place, asked, drawer, any_version, token)
         runner.run(on_round, stop, show)
     return Job(place, runner.manifest)
 
@@ -126,7 +126,8 @@ def _tidy(folder: Path) -> None:
 
 
 def _check(folder: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else, or a job that is not to be gone on with."""
+    """Refuse a folder that holds something else, or links, or a job that is not to be gone on with."""
+    files.refuse_links(folder, manifest.NAME, journal.NAME, manifest.SHARDS, status.NAME, conditions.NAME)
     if (folder / manifest.NAME).exists():
         if not resume:
             raise InputError(

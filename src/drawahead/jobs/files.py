@@ -30,8 +30,9 @@ def write(path: Path, data: bytes) -> None:
 
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file that nobody reads yet, to the disk. What could not be written as a whole is removed."""
+    path.unlink(missing_ok=True)  # what waits there under this name may be a link to something else
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINKS, 0o644), "wb") as file:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -98,6 +99,15 @@ def is_folder(path: Path) -> bool:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
         return False
+
+
+def refuse_links(folder: Path, *names: str) -> None:
+    """Refuse a folder in which one of these is a link: what is written there would be written elsewhere."""
+    for name in names:
+        if (folder / name).is_symlink():
+            raise InputError(
+                f"{folder / name} is a link, which a job does not follow: put what it leads to in its place"
+            )
 
 
 @contextmanager

@@ -12,15 +12,16 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.engine.run import TRACED
 from drawahead.errors import InputError
 from drawahead.history import History
 from drawahead.jobs import conditions, journal, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import Manifest, Shard
-from drawahead.models.condition import Given
+from drawahead.oracles.condition import Given
 from drawahead.report import Report
+from drawahead.rounds.run import TRACED
 from drawahead.validate import path, whole
+from drawahead.words import printable
 
 Folder = str | os.PathLike[str]
 
@@ -101,12 +102,15 @@ class Job:
         return replace(merged(reports), choice=written.choice, probes=written.probes)
 
     def damaged(self) -> list[Shard]:
-        """Read every finished shard. -> those that are not what the manifest tells, or are not there."""
+        """Read every finished shard. -> those that are not what the manifest tells, or are not there. One that is
+        sound, but of another job, is an InputError: it is not ours to draw again."""
         return [shard for shard in self.shards if not self._sound(shard)]
 
     def _sound(self, shard: Shard) -> bool:
         try:
             shards.samples(self.folder, shard, self.config)
+        except shards.OtherJob:
+            raise
         except InputError:
             return False
         return True
@@ -123,7 +127,7 @@ class Job:
 
     def __repr__(self) -> str:
         done = f"{self.finished} of {self.config.num} samples"
-        return f"Job({str(self.folder)!r}: {self.config.name}, {done})"
+        return f"Job({str(self.folder)!r}: {printable(self.config.name)}, {done})"
 
 
 def read(folder: Folder) -> Job:

@@ -23,6 +23,7 @@ NAME = "journal.jsonl"
 MOST_IN_MANIFEST = 10_000
 """Shards of a job whose manifest holds them all in the end."""
 _MOST_BYTES = 2**30
+_JOB = "job"
 
 
 def read(folder: Path) -> Manifest:
@@ -35,9 +36,9 @@ def read(folder: Path) -> Manifest:
         raise InputError(f"the journal {folder / NAME}: {error}") from None
 
 
-def note(folder: Path, shards: Sequence[Shard]) -> None:
-    """Write down that these shards are there."""
-    files.append(folder / NAME, b"".join(_line(shard) for shard in shards))
+def note(folder: Path, shards: Sequence[Shard], config: Config) -> None:
+    """Write down that these shards are there, and of which job they are."""
+    files.append(folder / NAME, b"".join(_line(shard, config) for shard in shards))
 
 
 def lines(folder: Path, config: Config) -> list[Shard]:
@@ -64,8 +65,8 @@ def mend(folder: Path) -> None:
             files.write(path, whole)
 
 
-def _line(shard: Shard) -> bytes:
-    return json.dumps(shard.to_dict(), separators=(",", ":")).encode() + b"\n"
+def _line(shard: Shard, config: Config) -> bytes:
+    return json.dumps(shard.to_dict() | {_JOB: config.identity}, separators=(",", ":")).encode() + b"\n"
 
 
 def _text(folder: Path) -> bytes:
@@ -77,7 +78,11 @@ def _text(folder: Path) -> bytes:
 
 
 def _parsed(text: bytes, config: Config) -> list[Shard]:
-    return [
-        manifest.shard(validate.parsed(f"line {i + 1}", line), f"the shard of line {i + 1}", config)
-        for i, line in enumerate(io.BytesIO(text))
-    ]
+    """The shards of this job. Lines of another one, whose folder was here before, tell nothing."""
+    found = []
+    for i, line in enumerate(io.BytesIO(text)):
+        told = validate.parsed(f"line {i + 1}", line)
+        job = told.pop(_JOB, config.identity) if isinstance(told, dict) else None  # earlier versions wrote none
+        if not isinstance(told, dict) or job == config.identity:
+            found.append(manifest.shard(told, f"the shard of line {i + 1}", config))
+    return found

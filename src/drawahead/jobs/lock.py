@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from drawahead.errors import InputError
+from drawahead.errors import InputError, JobError
+from drawahead.jobs import files
+from drawahead.words import printable
 
 NAME = "lock"
+_MOST_BYTES = 1000
 
 
 @contextmanager
@@ -39,6 +42,7 @@ def locked(folder: Path) -> Iterator[str]:
             raise _in_use(folder / NAME) from None
         os.ftruncate(handle, 0)
         os.write(handle, _mark(token))
+        check(folder, token)  # or it was deleted before it was locked
         yield token
     finally:
         os.close(handle)
@@ -47,6 +51,15 @@ def locked(folder: Path) -> Iterator[str]:
 def held(folder: Path, token: str) -> bool:
     """Whether this is, seen from wherever this runs, the folder that was locked with this token."""
     return _owner(folder / NAME).get("token") == token
+
+
+def check(folder: Path, token: str) -> None:
+    """Refuse to write where this process has no lock any more: the folder was deleted, and perhaps made anew."""
+    if not held(folder, token):
+        raise JobError(
+            f"{folder} was deleted or replaced while this job drew into it: the job stops, and nothing more is written",
+            folder,
+        )
 
 
 def in_use(folder: Path) -> bool:
@@ -95,7 +108,8 @@ def _by_file(path: Path, token: str) -> Iterator[None]:
         os.close(handle)
         yield
     finally:
-        path.unlink(missing_ok=True)
+        if _owner(path).get("token") == token:
+            path.unlink(missing_ok=True)
 
 
 def _mark(token: str) -> bytes:
@@ -104,8 +118,8 @@ def _mark(token: str) -> bytes:
 
 def _owner(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text()[:1000])
-    except (OSError, ValueError):
+        found = json.loads(files.read(path, "the lock", _MOST_BYTES))
+    except (InputError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -124,5 +138,5 @@ def _alive(pid: object) -> bool:
 
 def _in_use(path: Path) -> InputError:
     owner = _owner(path)
-    who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "another process"
+    who = printable(f"process {owner.get('pid')} on {owner.get('host')}") if owner else "another process"
     return InputError(f"{path.parent} is in use by {who}: wait for it to end, or name another folder")

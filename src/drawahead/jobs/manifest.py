@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from drawahead.validate import short
 
 NAME = "manifest.json"
 SHARDS = "shards"
+SEAL = "sha256"
 FORMAT = 1
 _MOST_BYTES = 64 * 2**20
 _CONFIG = ("target", *(field.name for field in fields(Config) if field.name not in ("name", "options")))
@@ -72,7 +73,13 @@ class Manifest:
             "report": totals([shard.report for shard in self.shards]),
             "shards": [shard.to_dict() for shard in self.shards],
         }
-        files.write(folder / NAME, json.dumps(found, indent=1).encode() + b"\n")
+        files.write(folder / NAME, json.dumps(sealed(found), indent=1).encode() + b"\n")
+
+
+def sealed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest with the hash of all else that is in it: what is damaged, or edited by hand, is found out."""
+    rest = {key: value for key, value in found.items() if key != SEAL}
+    return {**rest, SEAL: files.sha256(json.dumps(rest, sort_keys=True).encode())}
 
 
 def file_name(index: int) -> str:
@@ -89,19 +96,23 @@ def read(folder: Path) -> Manifest:
         found = validate.parsed("it", text)
         if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
             raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
-        found = {"condition": ""} | found  # manifests of earlier versions have none
-        found = validate.keys("it", found, "format", "created", "versions", *_CONFIG, "report", "shards")
+        told = found
+        found = {"condition": "", "chain": {}, SEAL: None} | found  # manifests of earlier versions have none
+        found = validate.keys("it", found, "format", "created", "versions", *_CONFIG, "report", "shards", SEAL)
         config = Config.from_dict(dict(found))
         validate.keys("report", found["report"], *COUNTS, *SECONDS)
         shards = found["shards"]
         if not isinstance(shards, list) or len(shards) > config.shards:
             raise InputError(f"shards must be a list of at most {config.shards}")
-        return Manifest(
+        read = Manifest(
             config,
             validate.text("created", found["created"], 100),
             _versions(found["versions"]),
             _in_order([shard(entry, f"shard {i}", config) for i, entry in enumerate(shards)]),
         )
+        if SEAL in told and told[SEAL] != sealed(told)[SEAL]:
+            raise InputError("it is damaged, or was edited: it does not have the sha256 that it tells; put it back")
+        return read
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -13,8 +13,8 @@ from drawahead.jobs.job import Folder, Job, read
 from drawahead.jobs.manifest import Shard
 from drawahead.jobs.model import Drawn, Model
 from drawahead.jobs.request import JobRequest
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
@@ -35,26 +35,28 @@ def mend(
     any_version: as for `draw`.
     """
     place, model = path("folder", folder), Model(as_chain(target))
-    with lock.locked(place):
+    with lock.locked(place) as token:
+        files.refuse_links(place, journal.NAME, manifest.SHARDS)
         job = read(place)
         config = job.config
         asked = JobRequest(config.name, config.options, config.num, as_sampler(sampler), None, None, None, None, None)
         _, used = asked.resumed(job.manifest, Facts.of(model.chain), any_version=any_version)
         if not files.is_folder(place / manifest.SHARDS):
             raise InputError(f"{place / manifest.SHARDS} is not a folder")
-        return [_mended(job, shard, model, used) for shard in job.damaged()]
+        return [_mended(job, shard, model, used, token) for shard in job.damaged()]
 
 
-def _mended(job: Job, shard: Shard, model: Model, sampler: Sampler) -> Shard:
+def _mended(job: Job, shard: Shard, model: Model, sampler: Sampler, token: str) -> Shard:
     """Draw a shard again. A network may answer otherwise in the last digit: then the journal tells what it is now."""
     try:
         index = shard.first // job.config.shard_size
-        drawn = Drawn.of(index, model.shard(job.config, sampler, index))
+        drawn = Drawn.of(index, model.shard(job.config, sampler, index), job.config)
         assert drawn.data is not None
         now = Shard(shard.file, shard.first, shard.count, drawn.size, drawn.sha256, drawn.report)
+        lock.check(job.folder, token)
         files.write(job.folder / manifest.SHARDS / shard.file, drawn.data)
         if now.sha256 != shard.sha256:
-            journal.note(job.folder, [now])
+            journal.note(job.folder, [now], job.config)
     except SamplingError as error:
         raise JobError(f"{error.__cause__}; {shard.file} is still damaged", job.folder) from error
     except OSError as error:

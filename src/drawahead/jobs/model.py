@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 from drawahead.chains.base import Chain
-from drawahead.engine.threads import Executor
 from drawahead.jobs import files, manifest, shards
 from drawahead.jobs.config import Config, Facts
 from drawahead.jobs.request import JobRequest
-from drawahead.models.condition import Given
+from drawahead.oracles.condition import Given
 from drawahead.report import Report
+from drawahead.rounds.threads import Executor
 from drawahead.sample import Result, Stop, sample
 from drawahead.samplers import Sampler
 
@@ -68,8 +68,8 @@ class Drawn:
     left: str = ""
 
     @staticmethod
-    def of(index: int, result: Result) -> Drawn:
-        data = shards.encoded(result)
+    def of(index: int, result: Result, config: Config) -> Drawn:
+        data = shards.encoded(result, config)
         return Drawn(index, len(data), files.sha256(data), manifest.totals([result.report.totals()]), data)
 
 
@@ -110,7 +110,7 @@ class Here:
             result = self._model.shard(config, sampler, index, watch(), stop)
             if not result.complete:
                 return
-            yield [Drawn.of(index, result)]
+            yield [Drawn.of(index, result, config)]
 
     def workers(self) -> dict[str, Any]:
         return {}

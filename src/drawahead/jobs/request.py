@@ -9,16 +9,17 @@ from typing import Any, final
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.engine.run import Call
-from drawahead.engine.start import start_run
-from drawahead.engine.threads import Executor
 from drawahead.errors import InputError
-from drawahead.executors.local import Local
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
 from drawahead.jobs.manifest import Manifest
 from drawahead.jobs.sizing import Pace, shard_size
 from drawahead.randomness import seed_from
-from drawahead.sample import Result, sample
+from drawahead.rounds.held import Held
+from drawahead.rounds.run import Call
+from drawahead.rounds.starting import settled
+from drawahead.rounds.threads import Executor
+from drawahead.runner import How, Result
+from drawahead.sample import sample
 from drawahead.samplers import Auto, Sampler
 from drawahead.samplers.record import SamplerRecord
 
@@ -55,14 +56,10 @@ class JobRequest:
         if isinstance(sampler, Auto):
             # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
             call = Call(chain, sampler, seed, size, min(max_live, size))
-            split = bool(executor or self.max_batch_size)
+            how = How(sampler, executor, self.graphs, self.max_batch_size)
             with torch.no_grad():
-                run = start_run(call, executor or Local(self.max_batch_size), self.graphs, split=split)
-                run.close()
-            chosen = run.call
-            written = SamplerRecord(
-                repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes + sum(run.widths)
-            )
+                chosen, _ = settled(call, how.answers, how.graphs, split=how.splits, held=Held())
+            written = SamplerRecord(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes)
         return Config(
             name=self.name,
             options=self.options,

@@ -13,17 +13,17 @@ from typing import final
 import torch
 
 from drawahead.errors import AnswerError, InputError, Interrupted, JobError, SamplingError
-from drawahead.jobs import conditions, files, journal, manifest, shards
+from drawahead.jobs import conditions, files, journal, lock, manifest, shards
 from drawahead.jobs.config import Config, versions
 from drawahead.jobs.job import no_report
 from drawahead.jobs.manifest import Manifest, Shard
 from drawahead.jobs.model import Drawer, Drawn, OnRound
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.status import Status
-from drawahead.progress import Show, Standing, watching
 from drawahead.report import Report
 from drawahead.sample import Result, Stop
 from drawahead.samplers import Sampler
+from drawahead.show.progress import Show, Standing, watching
 
 COMPARED = 2**32
 """Bytes of finished shards up to which their sha256 is compared before a job goes on; beyond that, their sizes."""
@@ -33,8 +33,9 @@ COMPARED = 2**32
 class JobRunner:
     """A job under way, in a folder that is ours."""
 
-    def __init__(self, folder: Path, asked: JobRequest, drawer: Drawer, any_version: bool) -> None:
-        self.folder, self._drawer = folder, drawer
+    def __init__(self, folder: Path, asked: JobRequest, drawer: Drawer, any_version: bool, token: str) -> None:
+        """`token` is that of the folder's lock."""
+        self.folder, self._drawer, self._token = folder, drawer, token
         self._shards: dict[int, Shard] = {}
         self.sampler: Sampler
         if (folder / manifest.NAME).exists():
@@ -82,6 +83,7 @@ class JobRunner:
     def _begin(self, asked: JobRequest) -> Config:
         try:
             config, condition = self._drawer.begin(asked)
+            lock.check(self.folder, self._token)
             _make_shards(self.folder)
             conditions.write(self.folder, condition)
         except (SamplingError, AnswerError) as error:  # of a pilot
@@ -98,12 +100,14 @@ class JobRunner:
         kept = {each.index: self._shard(each) for each in drawn}
         with self._writing():
             for each in drawn:
+                lock.check(self.folder, self._token)
                 path = self.folder / manifest.SHARDS / manifest.file_name(each.index)
                 if each.data is None:
                     files.adopt(path.with_name(each.left), path)
                 else:
                     files.write(path, each.data)
-            journal.note(self.folder, list(kept.values()))
+            lock.check(self.folder, self._token)
+            journal.note(self.folder, list(kept.values()), self.config)
         self._shards |= kept
         self._totals = manifest.totals([self._totals, *(shard.report for shard in kept.values())])
 
@@ -122,9 +126,9 @@ class JobRunner:
     def _find(self) -> None:
         """See that what was finished is as it was. What somebody removed is drawn again."""
         known = [shard for shard in self._begun.shards if (self.folder / manifest.SHARDS / shard.file).exists()]
-        check = shards.read if sum(shard.bytes for shard in known) <= COMPARED else shards.check_size
+        whole = sum(shard.bytes for shard in known) <= COMPARED
         for shard in known:
-            check(self.folder, shard)
+            shards.check(self.folder, shard, self.config, whole=whole)
             self._shards[shard.first // self.config.shard_size] = shard
 
     def _note_versions(self) -> None:
@@ -135,6 +139,7 @@ class JobRunner:
             noted = [*self._begun.versions, {**now, "shard": len(self._shards)}]
             self._begun = replace(self._begun, versions=noted)
             with self._writing():
+                lock.check(self.folder, self._token)
                 journal.close(self.folder, self.manifest)
 
     def _standing(self) -> Standing:
@@ -151,7 +156,11 @@ class JobRunner:
         )
 
     def _look(self, show: Show | None, error: str = "", *, last: bool = False) -> None:
-        """Tell whoever looks how far it is."""
+        """Tell whoever looks how far it is, if the folder is still ours."""
+        if not last:
+            lock.check(self.folder, self._token)
+        elif not lock.held(self.folder, self._token):
+            return
         workers = self._drawer.workers()
         self._status.tell(self._totals["num_samples"], workers, error, last=last)
         if show is not None and workers:
@@ -173,10 +182,11 @@ class JobRunner:
             why = error.__cause__ if isinstance(error, SamplingError) else error
             raise JobError(f"{why}; {self._kept()}", self.folder) from error
         finally:
-            with suppress(OSError):  # whatever is finished is in the journal as well
+            with suppress(OSError, JobError):  # whatever is finished is in the journal as well
                 self._close()
 
     def _close(self) -> None:
+        lock.check(self.folder, self._token)
         if (self.folder / journal.NAME).exists():
             journal.close(self.folder, self.manifest)
 
@@ -188,6 +198,8 @@ class JobRunner:
             raise JobError(f"{error.strerror or error}; {self._kept()}", self.folder) from error
 
     def _kept(self) -> str:
+        if not lock.held(self.folder, self._token):
+            return f"nothing is kept, for {self.folder} was deleted or replaced meanwhile"
         told = journal.lines(self.folder, self.config)  # Ctrl-C may have come before the last one was remembered
         self._shards |= {shard.first // self.config.shard_size: shard for shard in told}
         kept = sum(shard.count for shard in self._shards.values())

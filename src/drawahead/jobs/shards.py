@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -16,8 +18,10 @@ from drawahead.jobs.config import Config
 from drawahead.jobs.manifest import SHARDS, Shard
 from drawahead.report import Report
 from drawahead.sample import Result
+from drawahead.validate import short
 
 _MOST_HEADER = 256 * 2**20
+_JOB = "job"
 
 
 def need_safetensors() -> None:
@@ -28,13 +32,18 @@ def need_safetensors() -> None:
         raise InputError("jobs keep their samples as safetensors: pip install 'drawahead[models]'") from None
 
 
-def encoded(result: Result) -> bytes:
+class OtherJob(InputError):
+    """A shard that is whole, but was drawn by another job than the manifest tells of."""
+
+
+def encoded(result: Result, config: Config) -> bytes:
     """The bytes of a shard's file. No times are among them: drawn again, it is the same file."""
     from safetensors.torch import save
 
     tensors = {"samples": result.samples.contiguous(), "numbers": result.numbers.contiguous()}
     timeless = replace(result.report, seconds=0.0, oracle_seconds=0.0)
-    data: bytes = save(tensors, metadata={"report": json.dumps(timeless.to_dict())})
+    # One text, for safetensors does not say in which order it writes several.
+    data: bytes = save(tensors, metadata={"report": json.dumps(timeless.to_dict() | {_JOB: config.identity})})
     return data
 
 
@@ -54,7 +63,22 @@ def samples(folder: Path, shard: Shard, config: Config) -> Tensor:
         raise InputError(f"the shard {path} does not hold {shard.count} samples of the job's shape and dtype")
     if numbers is None or not torch.equal(numbers, torch.arange(shard.first, shard.first + shard.count)):
         raise InputError(f"the shard {path} does not hold samples {shard.first} ... {shard.first + shard.count - 1}")
+    _check_job(_told(io.BytesIO(data), len(data), path), config, path)
     return kept
+
+
+def check(folder: Path, shard: Shard, config: Config, *, whole: bool) -> None:
+    """Refuse a shard that is not what the manifest tells, or of another job. If not `whole`, its size and its head are
+    all that is read."""
+    path = _path(folder, shard)
+    if whole:
+        data = read(folder, shard)
+        _check_job(_told(io.BytesIO(data), len(data), path), config, path)
+        return
+    with files.opened(path, "the shard") as (file, size):
+        if size != shard.bytes:
+            raise InputError(f"the shard {path} is damaged: it has {size} bytes, not {shard.bytes}")
+        _check_job(_told(file, size, path), config, path)
 
 
 def read(folder: Path, shard: Shard) -> bytes:
@@ -66,28 +90,39 @@ def read(folder: Path, shard: Shard) -> bytes:
     return data
 
 
-def check_size(folder: Path, shard: Shard) -> None:
-    """Refuse a file that has not the size that the manifest tells of: what can be said without reading it."""
-    with files.opened(_path(folder, shard), "the shard") as (_, size):
-        if size != shard.bytes:
-            raise InputError(f"the shard {_path(folder, shard)} is damaged: it has {size} bytes, not {shard.bytes}")
-
-
 def report(folder: Path, shard: Shard) -> Report:
     """The report of a shard: the head of its file, and the times in the manifest."""
     path = _path(folder, shard)
     with files.opened(path, "the shard") as (file, size):
-        length = int.from_bytes(file.read(8), "little")
-        if length > min(size, _MOST_HEADER):
-            raise InputError(f"the shard {path} is damaged: its head is longer than it")
-        head = validate.parsed(f"the head of the shard {path}", file.read(length))
+        found = _told(file, size, path)
+    found.pop(_JOB, None)
+    seconds, oracle_seconds = (float(shard.report[name]) for name in ("seconds", "oracle_seconds"))
+    return replace(Report.from_dict(found), seconds=seconds, oracle_seconds=oracle_seconds)
+
+
+def _told(file: BinaryIO, size: int, path: Path) -> dict[str, Any]:
+    """The report in the head of a shard, as plain values."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size, _MOST_HEADER):
+        raise InputError(f"the shard {path} is damaged: its head is longer than it")
+    head = validate.parsed(f"the head of the shard {path}", file.read(length))
     metadata = head.get("__metadata__") if isinstance(head, dict) else None
     text = metadata.get("report") if isinstance(metadata, dict) else None
     found = validate.parsed(f"the report in {path}", text.encode()) if isinstance(text, str) else None
     if not isinstance(found, dict):
         raise InputError(f"the shard {path} has no report")
-    seconds, oracle_seconds = (float(shard.report[name]) for name in ("seconds", "oracle_seconds"))
-    return replace(Report.from_dict(found), seconds=seconds, oracle_seconds=oracle_seconds)
+    return found
+
+
+def _check_job(told: dict[str, Any], config: Config, path: Path) -> None:
+    """Shards of earlier versions tell their seed alone."""
+    if told.get("seed") != config.seed:
+        why = f"it was drawn with seed {short(told.get('seed'))}, not {config.seed}"
+    elif told.get(_JOB, config.identity) != config.identity:
+        why = "it was drawn with other settings than the manifest tells"
+    else:
+        return
+    raise OtherJob(f"the shard {path} is of another job: {why}; put the manifest back, or remove the shard")
 
 
 def _path(folder: Path, shard: Shard) -> Path:

@@ -59,7 +59,7 @@ class ShardWorker:
             result = self._model.shard(asked.config, asked.sampler, asked.index, self._count)
         except SamplingError as error:  # its result would have to travel, and the cause says what happened
             raise error.__cause__ or error from None
-        return _left(Drawn.of(asked.index, result), asked), ""
+        return _left(Drawn.of(asked.index, result, asked.config), asked), ""
 
     def pulse(self) -> int:
         """A number that grows while there is progress."""

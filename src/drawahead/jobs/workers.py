@@ -16,9 +16,9 @@ from drawahead.jobs.config import Config, Facts
 from drawahead.jobs.model import Drawer, Drawn, OnRound
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.worker import DrawShard, ShardWorker
-from drawahead.models.condition import Given
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.condition import Given
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import Stop
 from drawahead.samplers import Sampler
 from drawahead.validate import short, whole

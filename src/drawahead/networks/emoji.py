@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
-from drawahead.models.denoisers import from_velocity
 from drawahead.networks.files import facts, load
 from drawahead.networks.patch_transformer import PatchTransformer
+from drawahead.oracles.denoisers import from_velocity
 from drawahead.schedules import DDPM, spaced
 from drawahead.validate import as_device, floating, number, short, whole
 

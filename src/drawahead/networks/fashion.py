@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.models.denoisers import from_epsilon
 from drawahead.networks.files import load
 from drawahead.networks.unet import UNet
+from drawahead.oracles.denoisers import from_epsilon
 from drawahead.schedules import DDPM, spaced
 from drawahead.validate import as_device, floating, whole
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, floating, short, whole, wholes
+
+if TYPE_CHECKING:
+    from drawahead.show import View
 
 LENGTH = 256
 """The most characters."""
@@ -61,6 +64,11 @@ class TextModel(TokenOracle):
         self.temperature = temperature
         self.device = network.sink.device
         self.bytes_per_query = 40 * 3 * length * len(network.sink)
+
+    def view(self) -> View:
+        from drawahead.show import Texts
+
+        return Texts(lambda sample: list(to_text(sample)))
 
     def rows(self, tokens: Tensor) -> Tensor:
         rank = torch.where(tokens == HIDDEN, 0, -1)

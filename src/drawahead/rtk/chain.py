@@ -21,7 +21,7 @@ from torch import Tensor
 
 from drawahead.chains import StackedChain, StackedPlan
 from drawahead.errors import InputError
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.per_segment import PerSegment

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.targets import GaussianMixture, GaussianTarget
 from drawahead.validate import readable
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError, SamplingError
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise

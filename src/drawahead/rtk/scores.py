@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import AnswerError, InputError
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.rtk.densities import density_of
 from drawahead.rtk.potentials import Difference, LineIntegral
 from drawahead.validate import as_shape, floating, readable, short

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.engine.threads import Thread
+from drawahead.rounds.threads import Thread
 
 
 @dataclass(frozen=True)

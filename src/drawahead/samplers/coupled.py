@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Thread
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
+from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 from drawahead.validate import number

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
-from drawahead.engine.threads import Fork, Query, Thread
 from drawahead.laws import Law
 from drawahead.randomness import Purpose, Stream
+from drawahead.rounds.threads import Fork, Query, Thread
 from drawahead.samplers.segments import (
     DROPPED,
     ENDED,

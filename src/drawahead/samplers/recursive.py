@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Paths
-from drawahead.engine.threads import Thread
 from drawahead.errors import InputError
+from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.recursion import Recursion
 from drawahead.samplers.segments import Flags, Ints

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.chains.tokens import TokenChain, TokenPaths
-from drawahead.engine.threads import Fork, Thread
+from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenChain
 from drawahead.errors import AnswerError, InputError
-from drawahead.models.oracles import HIDDEN
-from drawahead.models.separable import Piece, Separable, Settled
+from drawahead.oracles.separable import Piece, Separable, Settled
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import Purpose, Stream
+from drawahead.rounds.threads import Fork, Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.validate import short

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.denoisers import DenoisingTarget
+from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import seeded
 from drawahead.validate import as_float64, whole
 

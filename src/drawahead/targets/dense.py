@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.cells import Stretch, running, stretches
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
-from drawahead.targets._cells import Stretch, running, stretches
 from drawahead.validate import number, whole
 
 

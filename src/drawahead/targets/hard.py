@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.cells import every_cell, point_rows
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
-from drawahead.targets._cells import every_cell, point_rows
 from drawahead.validate import whole, wholes
 
 

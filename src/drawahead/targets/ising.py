@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
-from drawahead.targets._frontier import narrowed_rows
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
+from drawahead.targets.frontier import narrowed_rows
 from drawahead.validate import number, whole
+
+if TYPE_CHECKING:
+    from drawahead.show import View
 
 MAX_WIDTH = 16
 """The frontier has 2^width states; a query of a square grid holds 5 MB at 12, and 137 MB at 16."""
@@ -38,7 +41,7 @@ class Ising(TokenOracle):
             raise InputError(
                 f"the shorter side of rows x cols must be at most {MAX_WIDTH}, not {self.width}: use a smaller grid"
             )
-        self.length, self.vocab_size = rows * cols, 2
+        self.length, self.vocab_size, self.columns = rows * cols, 2, cols
         self.coupling, self.field = number("coupling", coupling), number("field", field)
         site = torch.arange(rows * cols).view(rows, cols)
         self.sites: list[int] = (site if cols <= rows else site.T).flatten().tolist()  # in the order they are taken
@@ -48,6 +51,11 @@ class Ising(TokenOracle):
     def grid(cls, rows: int, cols: int, coupling: float = 0.4, field: float = 0.0) -> Ising:
         """The same as the constructor, by the name of the graph."""
         return cls(rows, cols, coupling, field)
+
+    def view(self) -> View:
+        from drawahead.show import Grids
+
+        return Grids(self.columns, 2)
 
     def rows(self, tokens: Tensor) -> Tensor:
         if self.width > BATCHED:

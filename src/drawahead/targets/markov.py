@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
-from drawahead.targets._cells import every_cell
+from drawahead.oracles.cells import every_cell
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import Array, laws, whole
 
 

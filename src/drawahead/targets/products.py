@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.cells import every_cell, point_rows, running, stretches
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
-from drawahead.targets._cells import every_cell, point_rows, running, stretches
 from drawahead.targets.table import random_laws
 from drawahead.validate import Array, laws, whole
 

@@ -9,7 +9,7 @@ import torch
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.schedules import DDPM
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.models.oracles import HIDDEN, TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.validate import Array, copied, laws, whole
 

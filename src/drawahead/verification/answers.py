@@ -12,7 +12,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
-from drawahead.models.oracles import HIDDEN, TokenOracle, reveal
+from drawahead.oracles.tokens import HIDDEN, TokenOracle, reveal
 from drawahead.sample import sample
 from drawahead.samplers.coupled import Coupled
 from drawahead.verification.findings import SAME, Finding

@@ -18,11 +18,12 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.chains.aside import NOTHING
 from drawahead.chains.gaussian_queries import GaussianQuery
-from drawahead.chains.token_queries import Reread, TokenQuery
-from drawahead.engine.threads import Query
+from drawahead.chains.moves import NOTHING
+from drawahead.chains.token_answers import Reread
+from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors.local import Local
+from drawahead.rounds.threads import Query
 from drawahead.verification.precision import FULL, Precision, seen
 
 TIMES = 10
@@ -155,19 +156,34 @@ def distance(one: Tensor, other: Tensor) -> float:
 
 
 def _steps_apart(query: GaussianQuery, one: Tensor, other: Tensor) -> Difference:
-    step = query.step.to(one.device)[:, None]
-    this, that = (query.oracle.law(answer[:, None], step, NOTHING) for answer in (one, other))
+    step = query.packed(query.step).to(one.device)[:, None]
+    this, that = (query.oracle.moves.law(answer[:, None], step, NOTHING) for answer in (one, other))
+    noisy, noise = this.scale[:, 0] > 0, (that.scale[..., None] if that.thin is None else that.thin).flatten(1)
     apart = root_mean_square(this.mean - that.mean)
-    size = torch.maximum(this.scale[:, 0], root_mean_square(that.mean))
+    size = torch.maximum(root_mean_square(noise), root_mean_square(that.mean))
     # A step without noise may add next to nothing: then it is the state that tells what is small.
-    size = torch.where(this.scale[:, 0] > 0, size, size.maximum(1e-3 * root_mean_square(query.state)))
+    size = torch.where(noisy, size, size.maximum(1e-3 * root_mean_square(query.packed(query.state))))
     relative = torch.where(apart > 0, apart / size.clamp(min=1e-300), 0.0)
     # Of two Gaussians whose means are d standard deviations apart: 2 Phi(d / 2) - 1.
-    deviations = apart * math.sqrt(this.mean.shape[-1]) / this.scale[:, 0].clamp(min=1e-300)
-    moved = (this.scale[:, 0] > 0) & (apart > 0)
-    variation = torch.where(moved, torch.erf(deviations / math.sqrt(8)), 0.0)
-    farthest = (this.mean - that.mean).flatten(1).abs().amax(1) / this.scale[:, 0].clamp(min=1e-300)
-    return Difference(float(relative.max()), float(variation.max()), float(torch.where(moved, farthest, 0.0).max()))
+    moved = (this.mean - that.mean).flatten(1) / noise.clamp(min=1e-300)
+    variation = torch.erf(torch.linalg.vector_norm(moved, dim=1) / math.sqrt(8))
+    spreads = [query.oracle.moves.deviations(answer[:, None], step) for answer in (one, other)]
+    if spreads[0] is not None and spreads[1] is not None:
+        wider, ratio = _spreads_apart(spreads[0].flatten(1), spreads[1].flatten(1))
+        relative = torch.where(noisy, relative.maximum(wider), relative)
+        variation = (variation + 1.5 * ratio).clamp(max=1.0)
+    variation, farthest = (torch.where(noisy, value, 0.0) for value in (variation, moved.abs().amax(1)))
+    return Difference(float(relative.max()), float(variation.max()), float(farthest.max()))
+
+
+def _spreads_apart(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Of standard deviations (rows, d): how far they are apart, relative to the larger ones; and the root of the sum of
+    squares of what the ratios of variances differ from 1 by. Gaussians with these are no further apart, in total
+    variation, than 1.5 times that (Devroye, Mehrabian, Reddad 2018)."""
+    most = torch.maximum(one, other).clamp(min=1e-300)
+    apart = root_mean_square((one - other) / most)
+    ratio = torch.where(one == other, 0.0, (one / other.clamp(min=1e-300)).square() - 1)
+    return apart, torch.linalg.vector_norm(ratio, dim=1)
 
 
 def root_mean_square(table: Tensor) -> Tensor:

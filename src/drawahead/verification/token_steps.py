@@ -7,7 +7,7 @@ own mass by fresh noise; once with tokens in their order, once with likelier one
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.special import ndtri
 
 from drawahead.chains.base import Tally, repeated
-from drawahead.chains.token_queries import Reread, TokenQuery
-from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.chains.token_answers import Reread
+from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenChain
 from drawahead.executors.local import Local
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.scores import Score
@@ -91,7 +92,9 @@ def _laws(
     if not len(row):
         none = torch.zeros(0, oracle.vocab_size, dtype=torch.float64, device=device)
         return none, older.to(device), none
-    asked = TokenQuery(oracle, paths.sample, tokens, paths.order, paths.rank, row, prefix, reach, paths.given)
+    paths.tokens = tokens
+    table = torch.zeros(len(paths), int(paths.length.max()), dtype=torch.int64).index_put((row, prefix), reach)
+    asked = replace(paths.ask(None, paths.length, table), dtype=torch.float64)
     answers = executor.answer([asked])[0].exp()
     if not oracle.rereads:
         own = (reach + 1).cumsum(0) - (reach + 1)

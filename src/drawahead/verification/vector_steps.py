@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from drawahead.chains.affine import rows_of
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.stacked import StackedChain
-from drawahead.chains.vectors import rows_of
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square
 from drawahead.verification.steps import Steps
@@ -103,7 +103,7 @@ def vector_steps(
     if isinstance(chain, GaussianChain) and chain.start_state is None and chain.plan.start:
         noises.append(
             _of_free(
-                _inside((paths.x - _mean(chain, paths.sample)) / chain.plan.start, chain.subspace_basis), paths.free
+                _inside((paths.x - _mean(chain, paths.sample)) / chain.plan.start, chain.moves.basis), paths.aside.free
             )
         )
     missed: list[float] = []
@@ -111,24 +111,23 @@ def vector_steps(
     last: tuple[int, Tensor] | None = None  # the step that was asked about, and the answers
     for column, k in enumerate(held[:-1]):
         follows = held[column + 1] == k + 1
-        if not follows and not chain.looks_back:
+        if not follows and not chain.moves.looks_back:
             continue
-        step = torch.full((len(samples),), k)
+        step = torch.full((len(samples),), k, device=chain.device)
         before, after = states[:, column], states[:, column + 1]
-        one, row = torch.ones_like(step), torch.arange(len(step))
-        asked = GaussianQuery(chain, paths.sample, before, step, paths.given, row, row, one, most=1)
+        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.given, torch.arange(len(step)))
         answer = executor.answer([asked])[0][:, None]
         known, last = last if last is None or last[0] == k - 1 else None, (k, answer)
         if not follows:
             continue
-        if chain.looks_back and k and known is None:
+        if chain.moves.looks_back and k and known is None:
             blind += 1  # what was answered at the state before is not known
             continue
-        law = chain.law(answer, step[:, None].to(chain.device), paths.aside, None if known is None else known[1])
-        rest = after - paths.onward(before, law.mean[:, 0], step.to(chain.device))
+        law = chain.moves.law(answer, step[:, None], paths.aside, None if known is None else known[1])
+        rest = after - chain.moves.onward(before, law.mean[:, 0], step, paths.aside)
         if law.thin is not None:  # seen as if all entries had the spread of the step
             rest = rest * torch.where(law.thin[:, 0] > 0, law.scale / law.thin[:, 0], 1.0)
-        seen = _Seen(chain, k, after, rest, paths.free)
+        seen = _Seen(chain, k, after, rest, paths.aside.free)
         noises += [seen.noise] if bool(seen.visible.any()) else []
         missed += [seen.missed(law.mean[:, 0].double())] if seen.has_fixed else []
         hidden += not torch.equal(seen.visible, seen.random)
@@ -162,9 +161,9 @@ class _Seen:
 
     def __init__(self, chain: Recordable, step: int, after: Tensor, rest: Tensor, free: Tensor | None) -> None:
         self.after, self.free = after, free
-        self.within = chain.subspace_basis
+        self.within = chain.moves.basis
         self.rest = rest.unflatten(-1, (-1, chain.size))  # (m, lanes, d)
-        self.push, spread = _moves(chain, step)
+        self.push, spread = chain.moves.mixing(step)
         self.noises = spread.shape[1]
         self.axes, self.size, _ = torch.linalg.svd(spread, full_matrices=False)
         self.random = self.size > 1e-14 * self.size.max()
@@ -193,11 +192,3 @@ class _Seen:
         # Where next to nothing is added, it is the state that tells what is small.
         size = root_mean_square(added).maximum(1e-3 * root_mean_square(self.after)).clamp(min=1e-300)
         return float((root_mean_square(left) / size).max())
-
-
-def _moves(chain: Recordable, step: int) -> tuple[Tensor, Tensor]:
-    """How lanes move with a step's value, and with its noise (lanes, noises)."""
-    if isinstance(chain, GaussianChain):
-        spread = chain.plan.s[step].double().view(1, 1)
-        return torch.ones_like(spread), spread
-    return chain.s[step], chain.s[step] * chain.scale[step]

@@ -8,8 +8,8 @@ from typing import Any
 from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
-from drawahead.models.denoisers import DenoisingTarget
-from drawahead.models.oracles import TokenOracle
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import as_chain
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.record import as_sampler

@@ -1,0 +1,150 @@
+"""What is drawn: a chain is a value, and says what can be done with it."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import FrozenError, InputError
+
+if TYPE_CHECKING:
+    from drawahead.chains.base import Paths, Tally
+
+
+@dataclass(frozen=True, eq=False)
+class Worked:
+    """Numbers that are worked out, in tables, plans or alone: on another machine their last digit may be another."""
+
+    numbers: Any
+
+
+class Chain(abc.ABC):
+    """Something drawn step by step, each step from a one-step law given the steps before."""
+
+    settings: ClassVar[tuple[str, ...]] = ()
+    """Arguments of the constructor that `replace` can give anew, each the attribute of that name as well."""
+    built = False
+    """Set by a constructor when it is done: from then on the chain is a value, and cannot be changed."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.built:
+            raise FrozenError(f"a {type(self).__name__} cannot be changed: chain.replace({name}=...) makes another")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self.built:
+            raise FrozenError(f"a {type(self).__name__} cannot be changed, and {name} not be deleted")
+        super().__delattr__(name)
+
+    def __repr__(self) -> str:
+        if not self.built:  # a subclass that is not ready, or has no constructor of ours
+            return f"<{type(self).__name__}>"
+        return f"<{type(self).__name__}: {self.steps} steps, {self._drawn()}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.show.notebook import of_chain  # what people look at comes last
+
+        return of_chain(self)
+
+    def _drawn(self) -> str:
+        """What it draws, in a word."""
+        return f"vectors of shape {tuple(getattr(self, 'shape', ()))}"
+
+    def replace(self, **changes: Any) -> Self:
+        """The same chain, but for these arguments of the constructor."""
+        if not self.settings:
+            raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
+        stored = {"start": "start_state"}  # `start` is what makes paths
+        own = {name: getattr(self, stored.get(name, name)) for name in self.settings}
+        return type(self)(**own | changes)
+
+    def compiled(self) -> Self:
+        """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
+
+        Keep the chain: what was compiled goes with it.
+        """
+        raise InputError(f"the model of a {type(self).__name__} cannot be compiled: leave .compiled() out")
+
+    @property
+    def note(self) -> str:
+        """What reports say about the model."""
+        return ""
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> int:
+        """N: the most steps a sample takes."""
+
+    @property
+    def model(self) -> Any:
+        """What its paths ask: a token oracle, or the chain itself where it knows more than its model does."""
+        return self
+
+    @property
+    def owner(self) -> Any:
+        """What captured rounds of this chain go with."""
+        return self.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return torch.device("cpu")
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether asking about a whole path costs no more than asking about one step of it."""
+        return False
+
+    @property
+    def passes(self) -> int:
+        """How many states the model works on to answer one question."""
+        return 1
+
+    reads_rows: ClassVar[bool] = False
+    """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
+    choice_changes_samples: ClassVar[bool] = True
+    """Whether a seed's samples depend on which exact sampler of fixed noise draws them."""
+
+    @property
+    def answers_paths(self) -> bool:
+        """Whether a path is one item to the model, however many of its steps are asked about."""
+        return False
+
+    @property
+    def replica(self) -> Any:
+        """What its queries carry as their oracle, where other processes or devices may answer them."""
+        raise InputError(f"a {type(self).__name__} cannot be shared between replicas: draw with Local()")
+
+    def without_model(self) -> Self:
+        """The same chain on the CPU, without its model: what a driver draws from whose workers hold the model."""
+        raise InputError(f"a {type(self).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
+
+    @property
+    def row_bytes(self) -> int:
+        """About how much memory one step of a sample takes in a captured round."""
+        return 8
+
+    @abc.abstractmethod
+    def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:
+        """Fresh paths for the samples with these numbers."""
+
+    def captured_parts(self) -> dict[str, Any]:
+        """What a captured round of this chain depends on beside its samples: the model, and the chain's settings."""
+        return vars(self)
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides its samples beside the model, the condition and the noise, by name: plain values and tables as
+        they were given, and plans, whose numbers are worked out. A job does not go on with others."""
+        return {}
+
+    @abc.abstractmethod
+    def check(self, num_samples: int) -> None:
+        """Refuse, before anything is drawn, a number of samples this chain cannot give."""
+
+    @abc.abstractmethod
+    def empty(self, num_samples: int) -> Tensor:
+        """Room for the values of so many samples, on the CPU."""

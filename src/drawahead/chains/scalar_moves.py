@@ -1,0 +1,168 @@
+"""Steps x' = A_k x + B_k m_k + S_k xi, with a number for each coefficient: those of a schedule.
+
+The value is the increment B_k m_k + S_k xi: draft and target then differ in their mean alone. It may hold more than
+that, and this stays true: C_k m_{k-1}, the prediction at the state before; part of the noise, fixed once and the same
+for draft and target, where the denoiser answers standard deviations of its own (`schedules.spread`); and directions
+that are dropped on the way to the state (`chains.subspace`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from drawahead.chains.moves import Aside, Moves, leaning
+from drawahead.chains.rolling import rolled, stable_block
+from drawahead.chains.subspace import Subspace
+from drawahead.laws import Gaussian
+from drawahead.randomness import Purpose, Stream
+from drawahead.schedules import Plan, Schedule
+
+
+@final
+class ScalarMoves(Moves):
+    """With `clean`, entries that are known are overwritten by their values, else by noised copies of them."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        subspace: Subspace | None,
+        clean: bool,
+        shape: tuple[int, ...],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.schedule, self.subspace, self.clean = schedule, subspace, clean
+        plan = schedule.plan().to(device, dtype)
+        self.size, self.state_shape, self.sample_shape = math.prod(shape), shape, shape
+        self.answer_shape = shape if plan.spread is None else (2 * shape[0], *shape[1:])
+        self._place(plan.s == 0)
+        self.factors = pad(plan.a, (0, 1), value=1.0)  # (N + 1,) A of every step, and 1 for the padding behind them
+        self.moments = torch.stack([plan.b, plan.s], dim=-1)  # (N, 2)
+        # The plan is a view of these tables: what is laid out for speed can never say something else.
+        self.plan: Plan = replace(plan, a=self.factors[:-1], b=self.moments[:, 0], s=self.moments[:, 1])
+        signal = self.plan.signal[:-1]
+        # No increment can change faster with the state than if the state told the data outright.
+        steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
+        self.slopes = steepest.clamp(max=0.0), steepest.clamp(min=0.0)
+        self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
+        self.looks_back = plan.c is not None
+        if plan.spread is not None:
+            self.windows_only = "steps whose variance is learned"
+        elif self.looks_back:
+            self.windows_only = "steps that depend on the prediction before theirs"
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        project = None if self.subspace is None else self.subspace.project
+        of = id(self.schedule), id(project), self.clean
+        return *of, self.state_shape, self.factors.device, self.factors.dtype
+
+    def captured_parts(self) -> dict[str, Any]:
+        return super().captured_parts() | {"project": None if self.subspace is None else self.subspace.project}
+
+    @property
+    def basis(self) -> Tensor | None:  # type: ignore[override]
+        return None if self.subspace is None else self.subspace.basis(self.size, self.factors.device)
+
+    def first(self, stream: Stream) -> Tensor:
+        step = torch.zeros(len(stream.keys), dtype=torch.int64, device=self.factors.device)
+        if not self.plan.start:
+            return self.factors.new_zeros(len(stream.keys), self.size)
+        return stream.normal(Purpose.START, step, size=self.size) * self.plan.start
+
+    def begin(self, x: Tensor, aside: Aside) -> Tensor:
+        none = torch.zeros(len(x), 1, dtype=torch.int64, device=x.device)
+        return self._overwritten(self.projected(x)[:, None], none, aside)[:, 0]
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        spread = self.plan.spread
+        if spread is None:
+            return self.schedule.adjust(prediction)
+        data, rest = prediction.tensor_split([self.size], dim=-1)
+        return torch.cat([self.schedule.adjust(data), spread.read(rest)], dim=-1)
+
+    def projected(self, vectors: Tensor) -> Tensor:
+        """Vectors (..., d) in the subspace of states."""
+        return vectors if self.subspace is None else self.subspace(vectors)
+
+    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
+        padded, step = step, step.clamp(max=self.steps - 1)
+        data, own = answer[..., : self.size], self.deviations(answer, step)
+        b, scale = self.moments[step].unbind(-1)
+        mean, thin = b[..., None] * data, None
+        if self.plan.c is not None:
+            mean = mean + self.plan.c[step][..., None] * (data if before is None else before[..., : self.size])
+        if own is not None:
+            least = scale[..., None]
+            # Without noise at hand, as it is one standard deviation away.
+            eta = 1.0 if aside.copies is None else aside.copies.normal(Purpose.SPREAD, padded, size=self.size)
+            more = torch.where(least > 0, (own**2 - least**2).clamp(min=0).sqrt(), 0.0)
+            mean, thin = mean + more * eta, torch.minimum(own, least)
+        mean = self.projected(mean)
+        if aside.free is not None:
+            mean = torch.where(aside.free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
+            thin = None if thin is None else torch.where(aside.free[:, None], thin, scale[..., None])
+        return Gaussian(mean, scale, thin=thin)
+
+    def deviations(self, answer: Tensor, step: Tensor) -> Tensor | None:
+        spread = self.plan.spread
+        return None if spread is None else spread.scale(answer[..., self.size :], step.clamp(max=self.steps - 1))
+
+    def lean(
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Any
+    ) -> Gaussian:
+        drafted = step[:, : draft.shape[1]]
+        return leaning(target, states, draft, (self.slopes[0][drafted], self.slopes[1][drafted]), width, free)
+
+    def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
+        return self._overwritten(self._rolled(x, taken[:, :-1], values, aside), taken, aside)
+
+    def follow(
+        self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
+    ) -> tuple[Tensor, Tensor | None]:
+        assert draft.slope is not None and draft.anchor is not None
+        slope = draft.slope.nan_to_num(0.0)
+        unmoved = torch.addcmul(draft.mean, slope[..., None], draft.anchor, value=-1)
+        inputs = torch.addcmul(unmoved, draft.scale[..., None], noise)
+        states = self._rolled(x, step, inputs, aside, slope)
+        mean = torch.addcmul(unmoved, slope[..., None], states[:, :-1])
+        return mean, None if aside.known is not None else states
+
+    def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
+        step = step.clamp(max=self.steps - 1)
+        after = torch.addcmul(self.projected(value), self.plan.a[step][:, None], state)
+        return after if aside.known is None else self._overwritten(after[:, None], step[:, None] + 1, aside)[:, 0]
+
+    def mixing(self, step: int) -> tuple[Tensor, Tensor]:
+        spread = self.plan.s[step].double().view(1, 1)
+        return torch.ones_like(spread), spread
+
+    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
+        return torch.cat([recorded, (last * self.plan.final)[:, None]], dim=1)
+
+    def _a(self, step: Tensor) -> Tensor:
+        """A (rows, w); 1 in the padding beyond the last step."""
+        return self.factors[step.clamp(max=self.steps)]
+
+    def _rolled(self, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None) -> Tensor:
+        a = self._a(step) if slope is None else self._a(step) + slope
+        return rolled(x, a, self.projected(values), self.block if aside.blocked else 1)
+
+    def _overwritten(self, states: Tensor, taken: Tensor, aside: Aside) -> Tensor:
+        """States (rows, w, d) after `taken` (rows, w) steps, known entries replaced."""
+        known = aside.known
+        if known is None:
+            return states
+        if self.clean:
+            return torch.where(known.isnan()[:, None], states, known[:, None])
+        assert aside.copies is not None
+        taken = taken.clamp(max=self.steps)
+        g = aside.copies.normal(Purpose.KNOWN, taken, size=self.size)
+        copy = self.plan.signal[taken][..., None] * known[:, None] + self.plan.noise[taken][..., None] * g
+        return torch.where(copy.isnan(), states, copy)

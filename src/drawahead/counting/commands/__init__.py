@@ -1,0 +1,1 @@
+"""Spanning trees, point processes and matchings on the command line."""

@@ -1,0 +1,1 @@
+"""Determinantal laws: random subsets and spanning trees."""

@@ -1,0 +1,171 @@
+"""Subgraphs and subsets: trees and matchings on the graph they are of, points where they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+from torch import Tensor
+
+from drawahead.counting.determinantal.kernels import SpanningTree
+from drawahead.counting.matchings.planar import PlanarMatching
+from drawahead.errors import InputError
+from drawahead.sample import Result
+from drawahead.show.pictures import Strokes
+from drawahead.show.views import TokenView
+
+if TYPE_CHECKING:
+    import networkx
+    from rich.console import Console, RenderableType
+
+Places = Mapping[Hashable, tuple[float, float]]
+_COLOUR = "#0b8a7c"
+_SPRING = 400  # nodes that are laid out by springs; more take too long
+_SIDE = 20.0  # of layouts that are worked out
+
+
+@final
+@dataclass(frozen=True)
+class Subgraphs(TokenView):
+    """Spanning trees or matchings of a graph: its edges faint, those that were drawn in colour.
+
+    `places` tells where each node lies, (x, y) with y downwards; by default they are laid out: nodes (row, column) on a
+    grid, nodes with attributes `x` and `y` there, others by springs or, where there are many edges, on a circle.
+    """
+
+    shown = 6
+    formats = (".npz", ".json", ".png")
+    target: SpanningTree | PlanarMatching
+    places: Places = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.target, SpanningTree | PlanarMatching):
+            raise InputError(f"target must be a SpanningTree or a PlanarMatching, not {type(self.target).__name__}")
+        if not self.places:
+            object.__setattr__(self, "places", layout(self._graph()))
+
+    def _graph(self) -> networkx.Graph:
+        """The graph with its own nodes."""
+        if isinstance(self.target, SpanningTree):
+            return self.target.graph
+        import networkx
+
+        return networkx.relabel_nodes(self.target.graph, dict(enumerate(self.target.nodes)))
+
+    def picture(self, sample: Tensor) -> Strokes:
+        ground = tuple(self._line(u, v) for u, v, *_ in self._graph().edges())
+        lines = tuple((*self._line(u, v), 0) for u, v in self._drawn(sample))
+        across, down = zip(*self.places.values(), strict=True)
+        width, height = max(across) - min(across), max(down) - min(down)
+        edges = max(1, len(ground))
+        thick = 0.3 if self._gridded else 0.1 * max(width, height, 1) / math.sqrt(len(self.places))
+        box = (min(across) - 2 * thick, min(down) - 2 * thick, width + 4 * thick, height + 4 * thick)
+        return Strokes(box, lines, (_COLOUR,), ground, thick, thick * min(1, 1.5 * len(self.places) / edges))
+
+    @property
+    def _gridded(self) -> bool:
+        return all(isinstance(node, tuple) for node in self.places)
+
+    def times(self, sample: Tensor, when: Tensor) -> list[int]:
+        """A drawn edge is known as soon as its item, or one of its ends, is."""
+        if isinstance(self.target, SpanningTree):
+            return [int(when[item]) for item in self.target.items(sample[None])[0].tolist()]
+        number = {node: i for i, node in enumerate(self.target.nodes)}
+        return [int(min(when[number[u]], when[number[v]])) for u, v in self._drawn(sample)]
+
+    def plain(self, samples: Tensor) -> list[Any]:
+        """Each sample as its edges."""
+        return [[list(edge) for edge in self._drawn(sample)] for sample in samples]
+
+    def line(self, sample: Tensor) -> str:
+        return " ".join(f"{_told(u)}-{_told(v)}" for u, v in self._drawn(sample))
+
+    def terminal(self, result: Result, console: Console) -> RenderableType:
+        """The first one on its grid, if it has one that fits; else edges, line by line."""
+        from drawahead.show import terminal
+
+        walls = terminal.grid_lines(self._drawn(result.samples[0]), console)
+        return super().terminal(result, console) if walls is None else walls
+
+    def _line(self, u: Hashable, v: Hashable) -> tuple[float, float, float, float]:
+        return (*self.places[u], *self.places[v])
+
+    def _drawn(self, sample: Tensor) -> list[tuple[Any, Any]]:
+        """The edges of a sample."""
+        if isinstance(self.target, SpanningTree):
+            edges = (self.target.edges[item] for item in self.target.items(sample[None])[0].tolist())
+            return [(edge[0], edge[1]) for edge in edges]
+        partners = self.target.partners(sample[None])[0].tolist()
+        return [(self.target.nodes[v], self.target.nodes[w]) for v, w in enumerate(partners) if v < w]
+
+
+@final
+@dataclass(frozen=True)
+class Points(TokenView):
+    """Subsets of points in the plane: all places faint, those that are in, in colour."""
+
+    shown = 12
+    formats = (".npz", ".json", ".png")
+    places: Sequence[tuple[float, float]]
+
+    def picture(self, sample: Tensor) -> Strokes:
+        across, down = zip(*self.places, strict=True)
+        thick = 0.62
+        dots = tuple((x, y, x, y) for x, y in self.places)
+        lines = tuple((*dots[item], 0) for item in self._items(sample))
+        box = (min(across) - 0.6, min(down) - 0.6, max(across) - min(across) + 1.2, max(down) - min(down) + 1.2)
+        return Strokes(box, lines, (_COLOUR,), dots, thick, thick / 2)
+
+    def times(self, sample: Tensor, when: Tensor) -> list[int]:
+        return [int(when[item]) for item in self._items(sample)]
+
+    def line(self, sample: Tensor) -> str:
+        return " ".join(map(str, self._items(sample)))
+
+    def plain(self, samples: Tensor) -> list[Any]:
+        """Each subset as the numbers of its items."""
+        return [self._items(sample) for sample in samples]
+
+    def terminal(self, result: Result, console: Console) -> RenderableType:
+        """Points of a grid, side by side; others by their numbers."""
+        from drawahead.show import terminal
+
+        side = math.isqrt(len(self.places))
+        square = [(float(j), float(i)) for i in range(side) for j in range(side)]
+        if list(self.places) != square or 2 * side > console.width:
+            return super().terminal(result, console)
+        return terminal.spins(result.samples.view(-1, side, side), console.width)
+
+    @staticmethod
+    def _items(sample: Tensor) -> list[int]:
+        items: list[int] = sample.nonzero()[:, 0].tolist()
+        return items
+
+
+def layout(graph: networkx.Graph) -> dict[Hashable, tuple[float, float]]:
+    """Where to show each node: (x, y), y downwards."""
+    import networkx
+
+    if all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in graph):
+        return {(i, j): (float(j), float(i)) for i, j in graph}
+    own = {node: (data.get("x"), data.get("y")) for node, data in graph.nodes(data=True)}
+    if all(isinstance(x, int | float) and isinstance(y, int | float) for x, y in own.values()):
+        return _scaled({node: (float(x), float(y)) for node, (x, y) in own.items() if x is not None and y is not None})
+    if len(graph) <= _SPRING and graph.number_of_edges() < len(graph) * (len(graph) - 1) / 4:
+        found = networkx.spring_layout(graph, seed=0, iterations=200)
+    else:
+        found = networkx.circular_layout(graph)
+    return _scaled({node: (float(x), -float(y)) for node, (x, y) in found.items()})
+
+
+def _scaled(places: dict[Hashable, tuple[float, float]]) -> dict[Hashable, tuple[float, float]]:
+    """The same picture, no wider or higher than any other."""
+    across, down = zip(*places.values(), strict=True)
+    size = max(max(across) - min(across), max(down) - min(down)) or 1.0
+    return {node: (_SIDE * (x - min(across)) / size, _SIDE * (y - min(down)) / size) for node, (x, y) in places.items()}
+
+
+def _told(node: Hashable) -> str:
+    return ",".join(map(str, node)) if isinstance(node, tuple) else str(node)

@@ -1,0 +1,1 @@
+"""diffusers: networks, schedulers and pipelines, read by what they do."""

@@ -1,0 +1,168 @@
+"""diffusers: a network with its scheduler, its conditions and its guidance, as a Gaussian chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.diffusers.arguments import Rows, Told
+from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
+from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
+from drawahead.diffusers.schedulers.reading import recipe
+from drawahead.errors import InputError
+from drawahead.schedules import Given, Plan
+from drawahead.validate import as_device, floating, instance, number
+
+
+def from_diffusers(
+    model: Any,
+    scheduler: Any = None,
+    *,
+    num_inference_steps: int | None = None,
+    eta: float | None = None,
+    use_clipped_model_output: bool = False,
+    step_options: Mapping[str, float] | None = None,
+    class_labels: int | Sequence[int] | Tensor | None = None,
+    condition: Mapping[str, Any] | None = None,
+    unconditional: Mapping[str, Any] | None = None,
+    guidance_scale: float = 1.0,
+    guidance_rescale: float = 0.0,
+    channels: Tensor | None = None,
+    image: Tensor | None = None,
+    strength: float = 1.0,
+    shape: Sequence[int] | None = None,
+    start: Tensor | None = None,
+    known: Tensor | None = None,
+    clean: bool = False,
+    record: Sequence[int] = (),
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> GaussianChain:
+    """The chain by which `scheduler` draws samples, step for step.
+
+    model: a pipeline of a UNet and a scheduler; or a network of diffusers; or a callable `(x, timesteps, **condition)
+        -> output`, timesteps (m,), whose output is a tensor or has one as `.sample`.
+    scheduler: one of diffusers whose step is linear in the state, the output, the output before and noise; a pipeline
+        brings its own. Any other is refused with the reason.
+    num_inference_steps: as in `set_timesteps`; None visits every training timestep.
+    eta, use_clipped_model_output, step_options: arguments of the scheduler's `step`; the last by name, such as
+        {"s_churn": 40}. Where no step is random (DDIM with eta = 0, Euler without churn) there is nothing to speculate:
+        exact samplers take one step per round, and only `Picard` needs fewer rounds.
+    class_labels: what a class-conditional network is told: one label, or one for each sample.
+    condition: what else it is told, by the names of its arguments, dictionaries in dictionaries as it takes them:
+        tensors with a row for each sample or a single one for all.
+    unconditional, guidance_scale, guidance_rescale: what it is told for classifier-free guidance, by the same names
+        (`class_labels` too), and how strong that is. A query is then two passes in one batch, as the report counts.
+    channels: put beside each state in channels of its own, as inpainting networks want mask and picture.
+    image, strength: begin with the last `strength` of the steps, at a noised copy of the image (*shape), or of one for
+        each sample.
+    shape: that of one sample; a UNet knows its own.
+    start, known, clean, record: as in `GaussianChain`.
+    dtype, device: of what the network is given; its own by default. Samples come back in float32 at least.
+
+    Settings that cannot be followed exactly raise an InputError that names them.
+    """
+    network, scheduler = parts_of(model, scheduler)
+    _check_kinds(condition, unconditional, step_options, channels, image)
+    weight = first_weight(network)
+    dtype = (torch.float32 if weight is None else weight.dtype) if dtype is None else floating("dtype", dtype)
+    device = as_device("device", ("cpu" if weight is None else weight.device) if device is None else device)
+    labels = {} if class_labels is None else {"class_labels": as_labels(class_labels).to(device)}
+    told, rows, guidance = _told(
+        dict(condition or {}) | labels, unconditional, guidance_scale, guidance_rescale, device
+    )
+    if channels is not None:
+        rows[CHANNELS] = channels.to(device)
+    _check_rows(rows)
+    check_network(network, told, class_labels, channels, scheduler)
+    if not 0 < number("strength", strength) <= 1 or (strength < 1) != (image is not None):
+        raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
+    options = {} if eta is None else {"eta": number("eta", eta)}
+    options |= {"use_clipped_model_output": True} if use_clipped_model_output else {}
+    steps = recipe(scheduler, num_inference_steps, options | dict(step_options or {}), strength)
+    plan = steps.plan
+    if image is not None:
+        image, plan = plan.signal[0] * image.double().cpu(), _started(plan)
+    return GaussianChain(
+        Denoiser(network, steps, told, guidance, dtype, device),
+        Given(plan),
+        shape_of(network, channels) if shape is None else shape,
+        start=start,
+        known=known,
+        clean=clean,
+        around=image,
+        record=record,
+        dtype=torch.promote_types(dtype, torch.float32),
+        device=device,
+        condition=rows or None,
+    )
+
+
+def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:
+    mappings = {"condition": condition, "unconditional": unconditional, "step_options": step_options}
+    for name, given in mappings.items():
+        if given is not None:
+            instance(name, given, Mapping, "a mapping of names to values")
+    for name, given in zip(("channels", "image"), tensors, strict=True):
+        if given is not None:
+            instance(name, given, Tensor, "a tensor (an array becomes one with torch.from_numpy)")
+
+
+def _started(plan: Plan) -> Plan:
+    """A plan whose first state is as noisy as its levels say."""
+    return replace(plan, start=float(plan.noise[0]))
+
+
+def _told(
+    condition: dict[str, Any],
+    unconditional: Mapping[str, Any] | None,
+    scale: float,
+    rescale: float,
+    device: torch.device,
+) -> tuple[Told, Rows, Guidance]:
+    """The form of what the network is told, its rows, and how its passes become one."""
+    scale, rescale = number("guidance_scale", scale), number("guidance_rescale", rescale, least=0)
+    here = _on(condition, device)
+    if unconditional is None:
+        if scale != 1 or rescale:
+            raise InputError(
+                "guidance needs a branch without the condition: give unconditional=, by the names of condition"
+            )
+        return *Told.apart(here, _is_table), Guidance()
+    without = _on(dict(unconditional), device)
+    if "class_labels" in without:
+        without["class_labels"] = as_labels(without["class_labels"]).to(device)
+    form, rows = Told.apart(here, _is_table)
+    other, others = Told.apart(without, _is_table)
+    if form.form != other.form or not rows:
+        raise InputError(
+            f"unconditional must name what condition names ({', '.join(rows) or 'nothing'}), not "
+            f"{', '.join(others) or 'nothing'}"
+        )
+    both = {f"{name}__pass0": table for name, table in others.items()}
+    both |= {f"{name}__pass1": table for name, table in rows.items()}
+    return Told(form.form, 2), both, Guidance.scaled(scale, rescale)
+
+
+def _on(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: _on(entry, device) for key, entry in value.items()}
+    return type(value)([_on(entry, device) for entry in value]) if isinstance(value, list | tuple) else value
+
+
+def _is_table(value: Tensor) -> bool:
+    return value.dim() > 0
+
+
+def _check_rows(rows: Rows) -> None:
+    lengths = {name: len(table) for name, table in rows.items() if len(table) != 1}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InputError(f"conditions must have one row for each sample, or a single one for all, but {said}")

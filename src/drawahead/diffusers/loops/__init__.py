@@ -1,0 +1,1 @@
+"""The loops of pipelines, read by watching them."""

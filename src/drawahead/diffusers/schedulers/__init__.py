@@ -1,0 +1,1 @@
+"""Schedulers of diffusers as plans of Gaussian steps."""

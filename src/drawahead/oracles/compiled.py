@@ -1,0 +1,128 @@
+"""Models through `torch.compile`.
+
+What a compiled model answers differs from what it answers as it is by rounding: that is part of the model's numerics,
+like the batch it is asked in. Drafts and targets both come from the compiled one, so samples are exact for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.oracles.tokens import TokenOracle, WrappedOracle
+
+
+@final
+class Compiled:
+    """A function of a model, compiled when it is first called. Where that fails it is called as it is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.seconds = 0.0
+        """What compiling took so far."""
+        self.trouble = ""
+        """Why it is not compiled."""
+        self._fast = torch.compile(_alone(function))
+
+    def captured_parts(self) -> dict[str, Any]:
+        return {"function": self.function}
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if self.trouble:
+            return self.function(*arguments, **options)
+        import torch._dynamo as dynamo
+
+        for tensor in (*arguments, *options.values()):
+            if isinstance(tensor, Tensor) and tensor.dim() and len(tensor) > 1:
+                dynamo.maybe_mark_dynamic(tensor, 0)  # rounds differ in how much they ask: compile for all of them
+        graphs, began = dynamo.utils.counters["stats"]["unique_graphs"], time.perf_counter()
+        try:
+            answer = self._fast(*arguments, **options)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # any: the model may be at fault, too, and will then say so itself
+            self.trouble = " ".join([f"{type(error).__name__}:", *str(error).split()])[:200]
+            return self.function(*arguments, **options)
+        if dynamo.utils.counters["stats"]["unique_graphs"] > graphs:
+            self.seconds += time.perf_counter() - began
+        return answer
+
+
+@final
+class CompiledOracle(WrappedOracle):
+    """An oracle whose answers are compiled."""
+
+    def __init__(self, oracle: TokenOracle, shared: dict[str, Compiled] | None = None) -> None:
+        super().__init__(oracle)
+        self.shared = {} if shared is None else shared
+        """By method; an oracle that is told a condition shares them with the one that was not."""
+
+    def captured_parts(self) -> dict[str, Any]:
+        return {"oracle": self.oracle}
+
+    @property
+    def parts(self) -> list[Compiled]:
+        return list(self.shared.values())
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return self._asked("rows", tokens)
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        return self._asked("rows_at", tokens, context, position)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        return self._asked("chain_rows", tokens, rank, row, prefix, position)
+
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
+        return self._asked("path_rows", tokens, rank, prefix, position, last_only)
+
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        return self.oracle.remember(tokens, rank)
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        return self._asked("recalled_rows", kept, token, place, step, prefix, position)
+
+    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        return self.oracle.reread(tokens, rank, row, prefix, position)
+
+    def conditioned(self, **rows: Tensor) -> CompiledOracle:
+        return CompiledOracle(self.oracle.conditioned(**rows), self.shared)
+
+    def _asked(self, method: str, *arguments: Any) -> Tensor:
+        if method not in self.shared:
+            self.shared[method] = Compiled(_method(method))
+        rows: Tensor = self.shared[method](self.oracle, *arguments)
+        return rows
+
+
+def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with code of its own: what is compiled is kept with the code, and not much of it."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return function(*arguments, **options)
+
+    call.__code__ = call.__code__.replace()
+    return call
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def asked(oracle: TokenOracle, *arguments: Any) -> Any:
+        return getattr(oracle, name)(*arguments)
+
+    return asked
+
+
+def described(parts: list[Compiled]) -> str:
+    """One line for the report."""
+    trouble = next((part.trouble for part in parts if part.trouble), "")
+    if trouble:
+        return f"the model could not be compiled and is called as it is ({trouble})"
+    return f"the model is compiled, which took {sum(part.seconds for part in parts):.1f} s so far"

@@ -1,0 +1,1 @@
+"""Diffusion policies of robots."""

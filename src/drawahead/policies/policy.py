@@ -1,0 +1,210 @@
+"""Diffusion policies of robots, drawn in parallel rounds: LeRobot's, and those of the diffusion_policy repository."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import time
+from types import TracebackType
+from typing import Any, Self, final
+
+import torch
+from torch import Tensor, nn
+
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.diffusers.chain import from_diffusers
+from drawahead.errors import InputError
+from drawahead.policies.loop import Chunks, chunks, path_to_loop
+from drawahead.policies.timing import Calls, Deadline, Latency
+from drawahead.randomness import checked_seed
+from drawahead.report import Report
+from drawahead.runner import Runner
+from drawahead.samplers import Coupled, Sampler, Sequential
+from drawahead.samplers.record import as_sampler
+from drawahead.samplers.window import WindowSampler
+from drawahead.validate import instance, number
+
+__all__ = ["Accelerated", "accelerate", "policy"]
+
+_LOOP = "conditional_sample"
+
+
+def policy(
+    model: Any,
+    *,
+    sampler: Sampler | str | None = None,
+    deadline_ms: float | None = None,
+    seed: int | None = None,
+    graphs: bool | None = None,
+    compiled: bool = False,
+) -> Any:
+    """A twin of a diffusion policy that draws its action chunks in parallel rounds; `model` stays as it is.
+
+    The twin has the class of `model`, shares all its parts and is called as it is: `select_action`, `predict_action`,
+    `conditional_sample` and all else. Its queues of observations and actions are its own. `twin.drawahead` tells what
+    calls cost: see `Accelerated`. The arguments are those of `accelerate`.
+    """
+    path = path_to_loop(model)
+    twin = _twin(model, path)
+    if callable(getattr(twin, "reset", None)):
+        twin.reset()
+    twin.drawahead = accelerate(
+        twin, sampler=sampler, deadline_ms=deadline_ms, seed=seed, graphs=graphs, compiled=compiled
+    )
+    return twin
+
+
+def accelerate(
+    model: Any,
+    *,
+    sampler: Sampler | str | None = None,
+    deadline_ms: float | None = None,
+    seed: int | None = None,
+    graphs: bool | None = None,
+    compiled: bool = False,
+) -> Accelerated:
+    """Have a diffusion policy draw its action chunks in parallel rounds, from now on, until `.undo()`.
+
+    model: a policy with a method `conditional_sample` and a `noise_scheduler` of diffusers, or with such an object as
+        its `diffusion` or `objective`. Nothing but `conditional_sample` is replaced, and neither library is imported.
+    sampler: how to draw. By default the first call for a number of observations measures (`Auto`), and later ones draw
+        by what it chose; with a deadline, `Coupled` over all steps.
+    deadline_ms: a call that would take longer is finished by steps of its drafts that nothing verifies. Its report says
+        so, and that it is not exact. Calls that build their chain, the first ones, take as long as they take.
+    seed: fixes the noise of all calls that are given no generator.
+    graphs: as in `sample`.
+    compiled: put the network through `torch.compile`: the first call takes longer, later ones less time.
+    """
+    owner = model
+    for name in path_to_loop(model):
+        owner = getattr(owner, name)
+    return Accelerated(owner, sampler, deadline_ms, seed, graphs, compiled)
+
+
+@final
+class Accelerated:
+    """Stands in for a policy's `conditional_sample`, with its arguments, and keeps what calls cost.
+
+    A `with` block undoes it at its end.
+    """
+
+    report: Report | None
+    """What the last call cost; None if it failed."""
+    chain: GaussianChain | None
+    """What the last call drew from, such as `drawahead time` takes."""
+
+    def __init__(
+        self,
+        owner: Any,
+        sampler: Sampler | str | None,
+        deadline_ms: float | None,
+        seed: int | None,
+        graphs: bool | None,
+        compiled: bool = False,
+    ) -> None:
+        if isinstance(vars(owner).get(_LOOP), Accelerated):
+            raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
+        sampler = as_sampler(sampler)
+        instance("compiled", compiled, bool, "True or False")
+        instance("graphs", graphs, bool | None, "True, False or None")
+        if deadline_ms is not None:
+            deadline_ms = number("deadline_ms", deadline_ms, above=0)
+            drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)
+            if sampler is not None and (not drafts or (isinstance(sampler, Coupled) and sampler.least)):
+                raise InputError(
+                    f"deadline_ms needs a sampler that always has drafts, such as Coupled(), not {sampler!r}"
+                )
+        self._owner, self._own = owner, getattr(owner, _LOOP)
+        self._signature = inspect.signature(self._own)
+        self._sampler, self._deadline, self._graphs, self._compiled = sampler, deadline_ms, graphs, compiled
+        self._noise = None if seed is None else torch.Generator().manual_seed(checked_seed(seed) % 2**63)
+        self._runners: dict[Any, Runner] = {}  # one for each kind of call
+        self._calls = Calls()
+        self.report = self.chain = None
+        setattr(owner, _LOOP, self)
+
+    def undo(self) -> None:
+        """Give the policy its own loop back; a second time nothing happens."""
+        if vars(self._owner).get(_LOOP) is self:
+            delattr(self._owner, _LOOP)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.undo()
+
+    @property
+    def latency(self) -> Latency:
+        """How long the latest calls took."""
+        return self._calls.latency
+
+    @torch.no_grad()
+    def __call__(self, *arguments: Any, **named: Any) -> Tensor:
+        """Action chunks (observations, horizon, entries of an action), for the policy's own arguments."""
+        began = time.perf_counter()
+        self.report = self.chain = None  # of a call that fails there is none
+        wanted = chunks(self._owner, self._signature, arguments, named)
+        key = wanted.key
+        known = key in self._runners
+        runner = self._runners[key] if known else self._runner(wanted)
+        chain = runner.chain
+        assert isinstance(chain, GaussianChain)
+        late = Deadline(began, self._deadline) if known and self._deadline is not None else None
+        self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
+        result = runner.sample(
+            wanted.number,
+            chain=self.chain,
+            generator=wanted.generator or self._noise,
+            max_live=wanted.number,
+            hurry=late,
+        )
+        self.report = result.report
+        if known:
+            self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
+        else:
+            self._runners[key] = runner
+            if not self._compiled:  # to compile for more widths would take minutes
+                runner.warm_up(wanted.number, chain=self.chain)
+        return result.samples.to(wanted.device, wanted.dtype)
+
+    def _runner(self, wanted: Chunks) -> Runner:
+        """For one kind of call; later ones bring other observations."""
+        sampler = self._sampler
+        if sampler is None and self._deadline is not None:
+            sampler = Coupled(window=max(1, wanted.steps - 1))
+        self._runners = {key: runner for key, runner in self._runners.items() if key[0] == id(wanted.network)}
+        return Runner(self._chain(wanted), sampler, compile=self._compiled, graphs=self._graphs)
+
+    def _chain(self, wanted: Chunks) -> GaussianChain:
+        chain = from_diffusers(
+            wanted.network,
+            wanted.scheduler,
+            num_inference_steps=wanted.steps,
+            step_options=wanted.options,
+            condition=wanted.condition,
+            shape=wanted.shape,
+            start=wanted.start,
+            known=wanted.known,
+            clean=True,
+            device=wanted.device,
+        )
+        if not bool(chain.plan.s.any()):
+            raise InputError(
+                f"no step of {type(wanted.scheduler).__name__} is random here, so rounds cannot be saved and stay "
+                "exact: use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
+            )
+        return chain
+
+
+def _twin(model: Any, path: tuple[str, ...]) -> Any:
+    """A shallow copy of a policy and of what leads to its loop; all else is shared."""
+    twin = copy.copy(model)
+    if isinstance(model, nn.Module):
+        vars(twin)["_modules"] = dict(model._modules)
+    if path:
+        setattr(twin, path[0], _twin(getattr(model, path[0]), path[1:]))
+    vars(twin).pop(_LOOP, None)  # that of the original, if it is accelerated
+    return twin

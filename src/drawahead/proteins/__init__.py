@@ -1,0 +1,1 @@
+"""Protein sequences for structures: ProteinMPNN, LigandMPNN, and design jobs."""

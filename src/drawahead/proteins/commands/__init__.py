@@ -1,0 +1,1 @@
+"""`drawahead design`."""

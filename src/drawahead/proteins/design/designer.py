@@ -1,0 +1,118 @@
+"""A model and what is asked of it: designs structures here, or in a worker of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import torch
+
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.proteins.design.batches import Drawn, OnRound, draw
+from drawahead.proteins.design.folder import Part
+from drawahead.proteins.design.options import Options
+from drawahead.proteins.design.parts import part_of
+from drawahead.proteins.design.problem import Problem, build
+from drawahead.proteins.design.tables import Tables
+from drawahead.proteins.mpnn.model import Weights
+from drawahead.proteins.structures.files import Backbone
+from drawahead.report import Report
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """Structures that are drawn together."""
+
+    structures: Mapping[str, Backbone]
+    sums: Mapping[str, str]
+    """The hash of each file."""
+
+
+@final
+@dataclass
+class Outcome:
+    """What came of a group."""
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """What is wrong with the others."""
+    rounds: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Designer:
+    """Designs groups of structures. Whatever fails is named, and the rest of its group is done."""
+
+    asked: Options
+    tables: Tables
+    weights: Weights
+    device: torch.device
+    batch: int | None
+    """The most sequences drawn at a time."""
+    model: str
+    """The name of the weights."""
+
+    def there(self) -> Designer:
+        """With the weights on the device."""
+        return replace(self, weights=self.weights.to(getattr(torch, self.asked.dtype), self.device))
+
+    def together(self, group: Group, on_round: OnRound = None) -> Outcome:
+        """All sequences of a group's structures."""
+        found, problems = Outcome(), list[Problem]()
+
+        def count(report: Report) -> None:
+            found.rounds += 1
+            if on_round is not None:
+                on_round(report)
+
+        for name, structure in group.structures.items():
+            try:
+                problems.append(build(name, structure, self.weights, self.asked, self.tables, self.device))
+            except DrawaheadError as error:
+                found.failed[name] = str(error)
+        for drawn in self._drawn(problems, found.failed, count):
+            name = drawn.problem.name
+            found.parts[name] = part_of(drawn, group.sums[name], self.asked, self.model)
+        return found
+
+    def _drawn(self, problems: Sequence[Problem], failed: dict[str, str], on_round: OnRound) -> list[Drawn]:
+        """All sequences of these; where one structure fails, the others are drawn without it."""
+        if not problems:
+            return []
+        try:
+            return draw(problems, self.asked, self.batch, on_round)
+        except DrawaheadError as error:
+            if len(problems) == 1:
+                failed[problems[0].name] = str(error)
+                return []
+        return [drawn for problem in problems for drawn in self._drawn([problem], failed, on_round)]
+
+
+@final
+class DesignWorker:
+    """One process that holds a model. It knows nothing of what sends it groups."""
+
+    def __init__(self) -> None:
+        self._designer: Designer | None = None
+        self._rounds = 0
+
+    def build(self, make: Callable[[], Designer]) -> bool:
+        """Bring the weights to the device."""
+        self._designer = make().there()
+        return True
+
+    def evaluate(self, group: Group) -> tuple[Outcome, str]:
+        """Design a group. -> what came of it, and nothing to remark."""
+        if self._designer is None:
+            raise InputError("the worker has no model yet: build it first")
+        return self._designer.together(group, self._count), ""
+
+    def pulse(self) -> int:
+        """A number that grows while there is progress."""
+        return self._rounds
+
+    def _count(self, report: Report) -> None:
+        self._rounds += 1

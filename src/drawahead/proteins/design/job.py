@@ -1,0 +1,184 @@
+"""A design job: structures in, FASTA files and a table out. What fails is named, and the rest is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.jobs import files, lock
+from drawahead.jobs.workers import RayWorkers
+from drawahead.proteins.design import folder as kept
+from drawahead.proteins.design import sources
+from drawahead.proteins.design.batches import WORKER_BYTES, shared
+from drawahead.proteins.design.designer import Designer, DesignWorker, Group, Outcome
+from drawahead.proteins.design.folder import Part
+from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.design.options import Options
+from drawahead.proteins.design.standing import Standing
+from drawahead.proteins.design.tables import read_tables
+from drawahead.proteins.mpnn.model import Weights
+from drawahead.proteins.structures.files import Backbone, read_structure
+from drawahead.report import Report
+from drawahead.validate import as_device
+
+Watch = Callable[[Standing], None]
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What a job has done."""
+
+    folder: Path
+    parts: dict[str, Part]
+    failed: dict[str, str]
+    """What is wrong with structures that could not be designed."""
+    standing: Standing = field(repr=False)
+
+
+def run(
+    folder: str | Path,
+    structures: Sequence[str | Path],
+    asked: Options | None = None,
+    *,
+    device: str = "cpu",
+    batch: int | None = None,
+    resume: bool = False,
+    workers: RayWorkers | None = None,
+    watch: Watch | None = None,
+    on_fail: Callable[[str, str], None] | None = None,
+) -> Job:
+    """Design all structures of these files and folders, and write what comes of it into `folder`.
+
+    batch: the most sequences that are drawn at a time. workers: of a Ray cluster, which each hold the model and design
+    whole structures on `device`; this machine need not have one. watch: called as the job goes on. on_fail: called with
+    the name of a structure that cannot be designed, and why; the others are designed all the same.
+    """
+    asked = asked or Options()
+    where = torch.device(device) if workers else as_device("device", device)
+    file = find_weights(asked)
+    weights = Weights.load(file)
+    if asked.ca_only and not weights.ca_only:
+        raise InputError(f"--ca-only: {file} holds weights of full backbones")
+    tables, sums = read_tables(asked)
+    about = {
+        "asked": asked.to_dict(),
+        "structures": [str(Path(path).absolute()) for path in structures],
+        "weights": files.sha256(file.read_bytes()),
+        "files": sums,
+    }
+    home = Path(folder)
+    found, wrong = sources.find(structures)
+    home.mkdir(parents=True, exist_ok=True)
+    with lock.locked(home) as token:
+        kept.begin(home, about, resume)
+        work = _Work(home, token, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
+        parts = work.all(found, wrong)
+        lock.check(home, token)
+        files.write(home / kept.TABLE, kept.table(parts, asked.seed).encode())
+    return Job(home, parts, work.failed, work.standing)
+
+
+@final
+@dataclass
+class _Work:
+    folder: Path
+    token: str
+    """Of the folder's lock."""
+    designer: Designer
+    workers: RayWorkers | None
+    watch: Watch | None
+    on_fail: Callable[[str, str], None] | None
+    failed: dict[str, str] = field(default_factory=dict)
+    standing: Standing = field(default_factory=lambda: Standing(0, 0))
+
+    def all(self, found: Mapping[str, Path], wrong: Mapping[str, str]) -> dict[str, Part]:
+        """What is finished of every structure, in their order, after drawing what was not."""
+        asked, weights = self.designer.asked, self.designer.weights
+        each = asked.num * len(asked.temperature)
+        self.standing.structures, self.standing.sequences = len(found) + len(wrong), len(found) * each
+        for name, why in wrong.items():
+            self.fail(name, why)
+        parts: dict[str, Part] = {}
+        waiting: dict[str, Backbone] = {}
+        sums: dict[str, str] = {}
+        for name, path in found.items():
+            try:
+                sums[name] = files.sha256(_bytes(path))
+                done = kept.finished(self.folder, name, sums[name])
+                if done is not None:
+                    parts[name] = done
+                    self.standing.earlier += 1
+                    self._tell(1, each)
+                else:
+                    waiting[name] = read_structure(path, ca_only=weights.ca_only)
+            except DrawaheadError as error:
+                self.fail(name, str(error))
+        began = time.perf_counter()
+        most = WORKER_BYTES if self.workers else None
+        groups = [
+            Group({name: waiting[name] for name in names}, {name: sums[name] for name in names})
+            for names in shared(waiting, weights.neighbours, self.designer.device, most)
+        ]
+        for outcome in self._outcomes(groups):
+            for name, why in outcome.failed.items():
+                self.fail(name, why)
+            for name, part in outcome.parts.items():
+                lock.check(self.folder, self.token)
+                kept.keep(self.folder, name, part)
+                parts[name] = part
+                self.standing.seconds = time.perf_counter() - began
+                self._tell(1, each)
+        return {name: parts[name] for name in found if name in parts}
+
+    def _outcomes(self, groups: Sequence[Group]) -> Iterator[Outcome]:
+        """As they come."""
+        if self.workers is None:
+            designer = self.designer.there()
+            for group in groups:
+                yield designer.together(group, self._on_round)
+        elif groups:
+            with self.workers.pool(DesignWorker, lambda: self.designer) as pool:
+                for ended in pool.stream(groups):
+                    for _, outcome in ended:
+                        self._tell(0, 0, outcome.rounds)
+                        yield outcome
+
+    def fail(self, name: str, why: str) -> None:
+        """Note what is wrong with a structure; the others go on."""
+        self.failed[name] = why
+        if self.on_fail is not None:
+            self.on_fail(name, why)
+        self._tell(1, 0)
+
+    def _tell(self, structures: int, sequences: int, rounds: int = 0) -> None:
+        self.standing.done += structures
+        self.standing.drawn += sequences
+        self.standing.rounds += rounds
+        if self.watch is not None:
+            self.watch(self.standing)
+
+    def _on_round(self, report: Report) -> None:
+        self._tell(0, 0, 1)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the structure {path}: {error.strerror or error}") from None
+
+
+def settings(folder: str | Path) -> tuple[Options, list[str]]:
+    """What the job in a folder was begun with: its options and structures."""
+    found: dict[str, Any] = kept.begun(Path(folder))
+    paths = found.get("structures")
+    if not isinstance(found.get("asked"), dict) or not isinstance(paths, list):
+        raise InputError(f"{folder} holds no design job")
+    return Options.of(found["asked"]), [str(path) for path in paths]

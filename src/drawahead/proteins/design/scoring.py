@@ -1,0 +1,95 @@
+"""Scores and probabilities of structures without designing them: the tool's --score-only and --unconditional-probs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from drawahead.errors import DrawaheadError
+from drawahead.jobs import files
+from drawahead.proteins.choices import native_tokens
+from drawahead.proteins.design import sources
+from drawahead.proteins.design.fasta import spelled
+from drawahead.proteins.design.folder import make
+from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.design.options import Options
+from drawahead.proteins.design.parts import native_scores
+from drawahead.proteins.design.problem import Problem, build
+from drawahead.proteins.design.tables import read_tables
+from drawahead.proteins.mpnn.model import Weights
+from drawahead.proteins.structures.files import read_structure
+from drawahead.validate import as_device
+
+SCORES, PROBABILITIES = "score_only", "unconditional_probs_only"
+
+
+@final
+@dataclass(frozen=True)
+class Scored:
+    """What is told of one structure."""
+
+    name: str
+    score: float
+    global_score: float
+    orders: int
+
+
+def score(
+    folder: str | Path,
+    structures: Sequence[str | Path],
+    asked: Options,
+    *,
+    probabilities: bool = False,
+    device: str = "cpu",
+    on_fail: Callable[[str, str], None] | None = None,
+) -> tuple[list[Scored], dict[str, str]]:
+    """Score the sequence of every structure in `asked.num` random orders, or write down the model's probabilities given
+    the backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
+    where = as_device("device", device)
+    weights = Weights.load(find_weights(asked)).to(getattr(torch, asked.dtype), where)
+    tables, _ = read_tables(asked)
+    home = Path(folder) / (PROBABILITIES if probabilities else SCORES)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    files.refuse_links(home.parent, home.name)
+    make(home)
+    found, failed = sources.find(structures)
+    scores = []
+    for name, path in found.items():
+        try:
+            structure = read_structure(path, ca_only=weights.ca_only)
+            problem = build(name, structure, weights, asked, tables, where)
+        except DrawaheadError as error:
+            failed[name] = str(error)
+            continue
+        native = native_scores(problem, asked.seed, asked.num)
+        scores.append(Scored(name, float(native.score.mean()), float(native.global_score.mean()), asked.num))
+        if probabilities:
+            _write(home / f"{name}.npz", problem, log_p=problem.mpnn.log_probs()[None].numpy())
+        else:
+            own = {"score": native.score.float().numpy(), "global_score": native.global_score.float().numpy()}
+            text = spelled(problem.mpnn.structure, problem.mpnn.structure.sequence, problem.designed_chains)
+            _write(home / f"{name}_pdb.npz", problem, **own, seq_str=text.replace("/", ""))
+    if on_fail is not None:
+        for name, why in failed.items():
+            on_fail(name, why)
+    return scores, failed
+
+
+def _write(path: Path, problem: Problem, **arrays: Any) -> None:
+    mpnn = problem.mpnn
+    chain = problem.chain(torch.zeros(1, dtype=torch.int64), torch.ones(1))
+    known: dict[str, Any] = {
+        "S": native_tokens(mpnn.structure).numpy(),
+        "labels": np.array(mpnn.structure.labels),
+        "mask": np.ones(len(mpnn.structure), dtype=np.float32),
+        "design_mask": mpnn.designed(chain).float().numpy(),
+    }
+    data = io.BytesIO()
+    np.savez(data, **arrays, **known)
+    files.write(path, data.getvalue())

@@ -1,0 +1,150 @@
+"""JSONL files in the formats of ProteinMPNN's own tools: chains, fixed and tied positions, omitted letters, biases,
+PSSMs. Positions in them count from 1 along each chain, gaps included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from drawahead.errors import InputError
+from drawahead.jobs.files import sha256
+from drawahead.proteins.design.options import Options
+from drawahead.proteins.structures.files import Backbone
+from drawahead.validate import as_float64 as numbers_of
+from drawahead.validate import short
+
+_OPTIONS = ("chains", "fixed", "tied", "omit_at", "bias", "bias_file", "pssm")
+
+
+@final
+@dataclass(frozen=True)
+class Tables:
+    """What the files say, by the name of the structure; None where an option names no file."""
+
+    chains: dict[str, Any] | None = None
+    fixed: dict[str, Any] | None = None
+    tied: dict[str, Any] | None = None
+    omit_at: dict[str, Any] | None = None
+    bias: dict[str, Any] | None = None
+    """This one by letter."""
+    bias_file: dict[str, Any] | None = None
+    pssm: dict[str, Any] | None = None
+
+    def of(self, option: str, name: str) -> Any:
+        """What a file says about a structure."""
+        table = getattr(self, option)
+        if name not in table:
+            raise InputError(f"the file of {_flag(option)} has no entry {name}: it has {short(list(table))}")
+        return table[name]
+
+
+def read_tables(asked: Options) -> tuple[Tables, dict[str, str]]:
+    """The files that are named, and their checksums."""
+    assert {field.name for field in fields(Tables)} == set(_OPTIONS)
+    read: dict[str, dict[str, Any]] = {}
+    sums: dict[str, str] = {}
+    for option in _OPTIONS:
+        value = getattr(asked, option)
+        if is_file(value) or (option in ("bias_file", "pssm") and value):
+            read[option], sums[option] = _read(option, Path(value))
+    return Tables(**read), sums
+
+
+def is_file(value: str) -> bool:
+    """Whether an option names a file, and does not say it itself."""
+    return value.endswith((".jsonl", ".json"))
+
+
+def _read(option: str, path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        data = path.read_bytes()
+        lines = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{_flag(option)} cannot be read from {path}: {error}") from None
+    if not lines or not all(isinstance(line, dict) for line in lines):
+        raise InputError(f"{_flag(option)}: every line of {path} must be a JSON object")
+    return {name: value for line in lines for name, value in line.items()}, sha256(data)
+
+
+def positions(option: str, structure: Backbone, chain: str, wanted: Any) -> list[int]:
+    """The residues at these places of a chain, counted from 1. Places where a residue is missing are passed over."""
+    if not isinstance(wanted, Iterable) or isinstance(wanted, str):
+        raise InputError(f"{_flag(option)}: positions of chain {chain} must be a list, not {short(wanted)}")
+    if chain not in structure.chains:
+        raise InputError(f"{_flag(option)} names chain {chain}: the structure has {', '.join(structure.chains)}")
+    places = {int(structure.index[i]): i for i, of in enumerate(structure.chain) if of == chain}
+    last = max([*places, *(place for of, place, _ in structure.absent if of == chain)])
+    found = []
+    for place in wanted:
+        if type(place) is not int or not 1 <= place <= last + 1:
+            raise InputError(f"{_flag(option)}: chain {chain} has places 1 ... {last + 1}, not {short(place)}")
+        if place - 1 in places:
+            found.append(places[place - 1])
+    return found
+
+
+def fixed_positions(structure: Backbone, entry: Any) -> list[int]:
+    """From {chain: [positions]}."""
+    return [i for chain, wanted in _by_chain("fixed", entry) for i in positions("fixed", structure, chain, wanted)]
+
+
+def omitted_letters(structure: Backbone, entry: Any) -> dict[int | str, str]:
+    """From {chain: [[[positions], letters], ...]}."""
+    found: dict[int | str, str] = {}
+    for chain, rules in _by_chain("omit_at", entry):
+        for rule in rules:
+            if not isinstance(rule, list) or len(rule) != 2 or not isinstance(rule[1], str):
+                raise InputError(
+                    f"--omit-at: a rule of chain {chain} must be [[positions], letters], not {short(rule)}"
+                )
+            for i in positions("omit_at", structure, chain, rule[0]):
+                found[i] = found.get(i, "") + rule[1]
+    return found
+
+
+def tied_groups(structure: Backbone, entry: Any) -> list[dict[int | str, float]]:
+    """From [{chain: [positions]} or {chain: [[positions], [weights]]}, ...]."""
+    if not isinstance(entry, list):
+        raise InputError(f"--tied: groups must be a list, not {short(entry)}")
+    groups: list[dict[int | str, float]] = []
+    for given in entry:
+        group: dict[int | str, float] = {}
+        for chain, wanted in _by_chain("tied", given):
+            weighted = isinstance(wanted, list) and bool(wanted) and isinstance(wanted[0], list)
+            places, weights = wanted[:2] if weighted else (wanted, [1.0] * len(wanted))
+            if len(places) != len(weights):
+                raise InputError(f"--tied: chain {chain} has {len(places)} positions, but {len(weights)} weights")
+            for place, weight in zip(places, weights, strict=True):
+                group |= dict.fromkeys(positions("tied", structure, chain, [place]), weight)
+        groups.append(group)
+    return groups
+
+
+def by_residue(option: str, structure: Backbone, entry: Mapping[str, Any], key: str = "", width: int = 21) -> Tensor:
+    """From {chain: rows} or {chain: {key: rows}}, a row for every place of a chain -> (n, width). Chains that are not
+    named have zeros."""
+    found = torch.zeros(len(structure), width, dtype=torch.float64)
+    for chain, given in _by_chain(option, entry):
+        rows = numbers_of(f"{_flag(option)} of chain {chain}", given[key] if key else given, "cpu")
+        rows = rows.view(len(rows), -1)
+        mine = [i for i, of in enumerate(structure.chain) if of == chain]
+        if rows.shape[1] != width or (mine and int(structure.index[mine].max()) >= len(rows)):
+            raise InputError(f"{_flag(option)}: chain {chain} must have {width} numbers for each of its places")
+        found[mine] = rows[structure.index[mine]]
+    return found
+
+
+def _by_chain(option: str, entry: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{_flag(option)}: an entry must name chains, not be {short(entry)}")
+    return entry.items()
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"

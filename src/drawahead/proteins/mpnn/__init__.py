@@ -1,0 +1,1 @@
+"""ProteinMPNN and LigandMPNN."""

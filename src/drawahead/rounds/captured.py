@@ -1,0 +1,281 @@
+"""Captured rounds: a batch of samples that a GPU takes through a round without asking the CPU anything.
+
+The same `guess` and `absorb` as in packed rounds, on tables whose padding stays, around a model that is asked about all
+of it. A round is then a function of shapes alone: on a GPU it is captured once for each shape, network and all, as a
+CUDA graph, and replayed; the CPU reads back where the samples stand, once per round. Elsewhere the same code runs as it
+is. Windows are rounded up to a short ladder of widths, and a row whose sample has ended is given the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from drawahead.chains.base import Ahead, Chain, Paths
+from drawahead.errors import AnswerError
+from drawahead.laws import Law
+from drawahead.rounds.recording import Recording, record
+from drawahead.samplers.window import Drafts, WindowSampler
+
+_SLIGHT = 1e-5  # what the canary lets pass beside the rounding it has seen
+
+
+class Shape(NamedTuple):
+    """What a captured round depends on."""
+
+    window: int
+    """Drafted steps that are verified, padding included."""
+    columns: int
+    """Steps that are drafted for the next round."""
+    beyond: int
+    """Steps past the window that the answers must be able to draft."""
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Where the rows of a batch stand: all that is read back."""
+
+    position: list[int]
+    width: list[int]
+    wish: list[int]
+
+
+@final
+class Batch:
+    """Rows of samples at fixed places in memory, with the graphs of their rounds.
+
+    It holds no model: every method that asks one is given the chain.
+    """
+
+    def __init__(self, sampler: WindowSampler, fresh: Paths) -> None:
+        """`fresh` paths, one for each row, say what a row is made of."""
+        self.sampler = sampler
+        self.device = fresh.device
+        self.rows = len(fresh)
+        self.graphs: dict[Shape, Recording | None] = {}  # None where rounds run as they are
+        self.captured_since_kept = False
+        self.question_seconds = 0.0
+        """How long the canary takes."""
+        self._question: tuple[Recording | None, list[Tensor]] | None = None
+        self._rounding = 0.0  # how far answers may be apart that should be equal, relative to their size
+        self.seconds: dict[int, float] = {}  # of a round by its window, as it was last seen
+        self._missed: dict[Shape, float] = {}  # seconds that rounds wider than need be have cost
+        self._capturing = 0.0  # seconds that it took to capture a round
+        self._pool: Any = None
+        self._law = sampler.begin(fresh).law
+        tensors = fresh.tensors()
+        # Control beside the sign of a bad answer, so that all of it is read back in one piece.
+        self._status = torch.zeros(5, self.rows, dtype=torch.int64, device=self.device)
+        self._state = {name: tensor.to(self.device, copy=True) for name, tensor in tensors.items()}
+        for row, name in enumerate(("position", "width", "wish", "rounds")):
+            self._state[name] = self._status[row]
+        self._bad = self._status[4, :1]
+        self._drafts: dict[str, Tensor] = {}
+        self.paths = fresh.bound(self._state_of_paths(), None)
+
+    @property
+    def columns(self) -> int:
+        """How many drafts there is room for."""
+        return next(iter(self._drafts.values())).shape[1] if self._drafts else 0
+
+    def load(self, fresh: Paths, rows: list[int]) -> None:
+        """Begin with these fresh paths in these rows."""
+        none = torch.zeros_like(
+            fresh.position
+        )  # as `sampler.begin` has it, without its empty law: that takes a GPU time
+        new = fresh.tensors() | {"width": none, "wish": self.sampler.first_width(fresh), "rounds": none}
+        # Small tables of whole numbers, of which those on the CPU are carried over together.
+        control = [
+            name for name, part in new.items() if part.dim() == 1 and part.dtype == torch.int64 and not part.is_cuda
+        ]
+        new |= dict(zip(control, torch.stack([new[name] for name in control]).to(self.device), strict=True))
+        if rows == list(range(self.rows)):
+            _overwrite([(self._state[name], tensor) for name, tensor in new.items()])
+            return
+        at = torch.tensor(rows, device=self.device)
+        for name, tensor in new.items():
+            self._state[name][at] = tensor
+
+    def forgive(self) -> None:
+        """Forget bad answers of the call before."""
+        self._bad.zero_()
+
+    def has(self, shape: Shape) -> bool:
+        """Whether a round of this shape, or one that does for it, is captured."""
+        return self._fitting(shape) in self.graphs
+
+    def round(self, chain: Chain, shape: Shape) -> Shape:
+        """One round of this shape, or of a captured one that does for it. -> the one that it was."""
+        fitting = self._fitting(shape)
+        if fitting != shape:
+            spent = self.seconds.get(fitting.window, 0.0)
+            saved = (spent - self.seconds.get(0, 0.0)) * (1 - shape.window / max(1, fitting.window))
+            self._missed[shape] = self._missed.get(shape, 0.0) + max(0.0, saved)
+        self.warm(chain, fitting)
+        graph = self.graphs[fitting]
+        if graph is None:
+            self._round(chain.model, fitting)
+        else:
+            graph.replay()
+        return fitting
+
+    def warm(self, chain: Chain, shape: Shape) -> None:
+        """Capture a round of this shape, unless that was done before."""
+        self._grow(max(shape.window, shape.columns))
+        if shape not in self.graphs:
+            self.captured_since_kept, began = True, time.perf_counter()
+            self.graphs[shape] = self._captured(chain.model, shape)
+            self._capturing = time.perf_counter() - began
+
+    def _fitting(self, shape: Shape) -> Shape:
+        """To capture a round takes as long as dozens of rounds: a wider one does, until that has cost as much."""
+        if shape in self.graphs or self.device.type != "cuda" or self._missed.get(shape, 0.0) > self._capturing:
+            return shape
+        wider = [one for one in self.graphs if all(has >= needs for has, needs in zip(one, shape, strict=True))]
+        return min(wider, default=shape)
+
+    def take_drafts(self, chain: Chain) -> None:
+        """Commit all that is drafted as it is: see `WindowSampler.take`."""
+        state, paths = self._state, self.paths.bound(self._state_of_paths(), chain.model)
+        drafts = Drafts(self._law_of(self.columns), state["width"], state["wish"], state["rounds"])
+        none = self.sampler.take(paths, drafts, self.sampler.guess(paths, drafts))
+        new = paths.tensors() | {"width": none.width}
+        _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
+
+    def read_positions(self) -> Positions:
+        """Read back where the rows stand."""
+        position, width, wish, _, bad = self._status.tolist()
+        if bad[0]:
+            raise AnswerError(
+                f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw with "
+                "graphs=False to learn which"
+            )
+        return Positions(position, width, wish)
+
+    def wait(self) -> None:
+        """Until the device has done all rounds."""
+        self._status.tolist()
+
+    def results(self, chain: Chain, rows: list[int]) -> Tensor:
+        """The finished values of these rows."""
+        paths = self.paths.bound(self._state_of_paths(), chain.model)
+        return paths.result(slice(None) if rows == list(range(self.rows)) else torch.tensor(rows, device=self.device))
+
+    def _round(self, model: Any, shape: Shape) -> None:
+        paths = self.paths.bound(self._state_of_paths(), model)
+        state = self._state
+        law = self._law_of(shape.window)
+        drafts = Drafts(law, state["width"].clamp(max=shape.window), state["wish"], state["rounds"])
+        guess = self.sampler.guess(paths, drafts)
+        ahead = Ahead(shape.beyond, self.sampler.drafts_from_last)
+        count = torch.minimum(drafts.width + 1, paths.length - paths.position)  # 0 where a row has ended
+        answer, sound = paths.ask(guess.values, count, ahead).answer_all()
+        absorbed = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
+        values, count, following = _returned(absorbed)
+        paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)
+        new = paths.tensors() | {"width": following.width, "wish": following.wish, "rounds": following.rounds}
+        _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
+        if shape.columns:
+            parts = _parts(following.law).items()
+            _overwrite([(self._drafts[name][:, : shape.columns], tensor) for name, tensor in parts])
+        self._bad.logical_or_(~sound)
+
+    def _state_of_paths(self) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in self._state.items() if name not in ("width", "wish", "rounds")}
+
+    def _law_of(self, window: int) -> Law:
+        """The drafts of the first columns."""
+        if not window:
+            return self._law
+        return type(self._law)(**{name: tensor[:, :window] for name, tensor in self._drafts.items()})
+
+    def _grow(self, columns: int) -> None:
+        """Make room for so many drafts; graphs of rounds that used the old place are of no use then."""
+        if columns <= self.columns:
+            return
+        empty = self._law.padded(columns, leaning=bool(getattr(self.sampler, "secant", False)))
+        new = _parts(empty)
+        for name, tensor in self._drafts.items():
+            new[name][:, : tensor.shape[1]] = tensor
+        self._drafts = new
+        self.graphs.clear()
+        self._pool = None  # it goes with the last graph
+
+    def _captured(self, model: Any, shape: Shape) -> Recording | None:
+        kept = {name: tensor.clone() for name, tensor in (self._state | self._drafts).items()}
+        bad = self._bad.clone()
+        try:
+            graph = record(lambda model: self._round(model, shape), model, self.device, self._pool)
+            self._pool = self._pool or (graph and graph.pool)
+            if self._question is None:
+                began = time.perf_counter()
+                answers: list[Tensor] = []
+
+                def ask(model: Any) -> None:
+                    answers[:] = self._ask(model)
+
+                asked = record(ask, model, self.device, self._pool)
+                self._question = asked, answers
+                self._rounding = 0.0 if asked is None else self._apart(model)  # the same model: what rounding does
+                self.question_seconds = time.perf_counter() - began
+        finally:
+            for name, tensor in (self._state | self._drafts).items():  # warming up ran rounds
+                tensor.copy_(kept[name])
+            self._bad.copy_(bad)
+        return graph
+
+    # The canary
+
+    def agrees(self, chain: Chain) -> bool:
+        """Whether the model, asked now about the next step of every row, answers as it did when that was captured."""
+        began = time.perf_counter()
+        apart = self._apart(chain.model)
+        self.question_seconds = time.perf_counter() - began
+        return apart <= 10 * self._rounding + _SLIGHT
+
+    def _apart(self, model: Any) -> float:
+        """How far the captured answer is from the model's, relative to its size."""
+        graph, then = self._question or (None, [])
+        if graph is None:
+            return 0.0
+        graph.replay()
+        apart = torch.zeros((), dtype=torch.float64, device=self.device)
+        for old, new in zip(then, self._ask(model), strict=True):
+            size = 1.0 + old.masked_fill(~old.isfinite(), 0.0).abs().amax()
+            difference = torch.where(old == new, 0.0, (old - new).abs() / size).nan_to_num(torch.inf)
+            apart = torch.maximum(apart, difference.amax().double())
+        return float(apart)
+
+    def _ask(self, model: Any) -> list[Tensor]:
+        """The law of every row's next step, or of its last one."""
+        paths = self.paths.bound(self._state_of_paths(), model)
+        paths.position = torch.minimum(paths.position, paths.length - 1)  # where a row has ended, its last step
+        none = torch.zeros_like(paths.position)
+        guess = self.sampler.guess(paths, Drafts(self._law, none, none, none))
+        answer, _ = paths.ask(guess.values, none + 1, Ahead(0, self.sampler.drafts_from_last)).answer_all()
+        return [*_parts(answer.target).values()]
+
+
+def _parts(law: Law) -> dict[str, Tensor]:
+    """A law's tensors by name."""
+    return {name: part for name, part in vars(law).items() if part is not None}
+
+
+def _overwrite(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy the second of each pair into the first; on a GPU, those of one type by one kernel."""
+    for dtype in {old.dtype for old, _ in pairs}:
+        olds, news = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
+        torch._foreach_copy_(olds, news)
+
+
+def _returned(thread: Any) -> Any:
+    """What a thread returns that has nothing to ask."""
+    try:
+        next(thread)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("a captured round reads its answers at once")

@@ -1,0 +1,126 @@
+"""What a runner holds between calls: captured rounds, the samplers that were chosen, and nothing of the model."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from typing import Any, final
+
+from drawahead.chains.base import Chain, Paths
+from drawahead.rounds.captured import Batch
+from drawahead.rounds.choosing import Choice
+from drawahead.rounds.guard import Guard
+from drawahead.samplers.window import WindowSampler
+
+_MOST = 8  # batches
+CANARY = 1 / 200
+"""The share of sampling time that comparing answers may take."""
+
+
+@final
+class Held:
+    """Captured rounds are used again only while the guard holds, and the canary agrees: see `guard` and `Batch.agrees`.
+
+    One call at a time uses it; others wait. A call inside another, from a callback, gets a batch of its own.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.chosen: dict[Any, Choice] = {}
+        """Samplers, by what they were chosen for."""
+        self._batches: dict[Any, Batch] = {}
+        self._guard: Guard | None = None
+        self._busy = 0.0  # seconds of captured rounds since the canary last agreed
+        self._agreed = time.time()
+        self._said: set[str] = set()
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        """A copy of what owns it, here or in another process, begins with nothing."""
+        return Held, ()
+
+    def __len__(self) -> int:
+        """How many batches of captured rounds there are."""
+        return len(self._batches)
+
+    def clear(self) -> None:
+        """Drop all captured rounds: their memory returns."""
+        self._batches.clear()
+        self._guard, self._busy, self._agreed = None, 0.0, time.time()
+
+    def pop(self, sampler: WindowSampler, fresh: Paths) -> Batch | None:
+        """The batch for such rows, which is nobody else's until it is given back."""
+        batch = self._batches.pop(_key(sampler, fresh), None)
+        if batch is not None:
+            batch.forgive()
+        return batch
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a round may begin before the guard has looked: all memory that it reads is still the model's."""
+        return self._guard is not None and self._guard.in_place
+
+    def holds(self, chain: Chain) -> bool:
+        """Whether the model is the one whose rounds were captured, as far as the guard sees; if not, they are dropped.
+        From now on it is this one."""
+        now = Guard(chain.captured_parts(), chain.device)
+        same = now == self._guard
+        if not same:
+            self.clear()
+            self._guard = now
+        return same
+
+    def is_due(self, batch: Batch) -> bool:
+        """Whether it is time for the canary: so rarely that it takes a small share of the time."""
+        return batch.question_seconds <= CANARY * self._busy
+
+    def agrees(self, chain: Chain, batch: Batch) -> bool:
+        """Whether the model answers as its captured rounds do. If not they are dropped, and a warning says so."""
+        if batch.agrees(chain):
+            self._busy, self._agreed = 0.0, time.time()
+            return True
+        since = time.strftime("%H:%M:%S", time.localtime(self._agreed))
+        warnings.warn(
+            f"the model no longer answers as its captured rounds do: something they could not see has changed since "
+            f"{since}, and samples drawn since then may be those of the model before. Rounds are captured anew; after "
+            "such a change call Runner.recapture()",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        self.clear()
+        self.holds(chain)
+        return False
+
+    def give_back(self, chain: Chain, sampler: WindowSampler, batch: Batch, seconds: float) -> None:
+        """Keep the batch of a call that has ended, if the model is still the one that it began with."""
+        self._busy += seconds
+        if not batch.graphs or self._guard is None:
+            return
+        if batch.captured_since_kept:
+            now = Guard(chain.captured_parts(), chain.device)
+            if now != self._guard:
+                if any(batch.graphs.values()):  # where rounds run as they are there is nothing to say
+                    self._say_changing(self._guard.difference(now))
+                self.clear()
+                return
+            batch.captured_since_kept = False
+        self._batches[_key(sampler, batch.paths)] = batch
+        while len(self._batches) > _MOST:
+            del self._batches[next(iter(self._batches))]
+
+    def _say_changing(self, name: str) -> None:
+        """A model that changes while it is drawn from cannot use its captured rounds again: say so, once."""
+        if name not in self._said:
+            self._said.add(name)
+            warnings.warn(
+                f"{name!r} of the model changed while samples were drawn, so its rounds are captured anew in every "
+                "call; leave it as it is, or draw with graphs=False",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _key(sampler: WindowSampler, paths: Paths) -> tuple[Any, ...]:
+    """What captured rounds depend on beside the model."""
+    rows = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items())
+    return repr(sampler), rows

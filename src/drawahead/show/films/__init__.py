@@ -1,0 +1,1 @@
+"""Films: how samples came about, one by one against drawahead."""

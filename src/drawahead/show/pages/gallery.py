@@ -1,0 +1,113 @@
+"""The samples on a page."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, final
+
+from torch import Tensor
+
+from drawahead.chains import Chain
+from drawahead.chains.affine import AffineChain
+from drawahead.errors import InputError
+from drawahead.oracles.denoisers import DenoisingTarget
+from drawahead.oracles.tokens import TokenOracle
+from drawahead.report import Report
+from drawahead.sample import Result, as_chain
+from drawahead.show.pictures import Letters, Picture
+from drawahead.show.views import Texts, View, view_of, view_of_samples
+from drawahead.validate import instance, whole
+
+Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+
+
+@final
+@dataclass(frozen=True)
+class Shown:
+    """One sample on a page."""
+
+    number: int
+    rounds: int | None
+    picture: Picture
+
+
+@final
+@dataclass(frozen=True)
+class Gallery:
+    """The first samples of a run, as they look."""
+
+    shown: tuple[Shown, ...]
+    total: int
+    """How many samples there are."""
+
+    def html(self) -> str:
+        """A figure for each sample, its number and rounds below it."""
+        return "".join(_figure(sample) for sample in self.shown)
+
+
+def gallery(target: Target, result: Result, samples: int | None = None, *, view: View | None = None) -> Gallery:
+    """The first `samples` of a result (None: as many as suit a page), as `view` shows them.
+
+    target: what they were drawn from. view: None takes the one that suits the target.
+    """
+    chain = as_chain(target)
+    instance("result", result, Result, "what drawahead.sample gives")
+    view = viewed(view) or view_of(chain)
+    # A result may hold only the first samples of a long job, of which the report tells everything.
+    report, most = result.report, view.shown if samples is None else whole("samples", samples, 0)
+    pictures = map(view.picture, outputs(chain, result.samples[:most]))
+    return _shown(zip(result.numbers.tolist(), report.sample_rounds, pictures, strict=False), report.num_samples)
+
+
+def viewed(view: View | None) -> View | None:
+    """A view that is one, or None."""
+    if view is not None:
+        instance("view", view, View, "a view such as drawahead.show.Images()")
+    return view
+
+
+def outputs(chain: Chain, samples: Tensor) -> Tensor:
+    """The samples alone, where the chain records states beside them."""
+    return samples[:, -1] if isinstance(chain, AffineChain) and chain.record else samples
+
+
+def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gallery:
+    """Samples that come without their target: images by their shape, other numbers as they are, texts as text."""
+    if isinstance(samples, Gallery):
+        return samples
+    if isinstance(samples, Tensor):
+        if samples.dim() < 2:
+            raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
+        return suiting(samples, len(samples), report)
+    texts = isinstance(samples, Sequence) and not isinstance(samples, str)
+    if not texts or not all(isinstance(text, str) for text in samples):
+        raise InputError("samples must be a gallery (drawahead.show.gallery), a tensor or a list of texts")
+    return _numbered([Letters(tuple(text)) for text in samples[: Texts.shown]], len(samples), report)
+
+
+def suiting(samples: Tensor, total: int, report: Report, view: View | None = None, most: int | None = None) -> Gallery:
+    """The first of `total` samples, as `view` shows them, or as suits their shape."""
+    view = view or view_of_samples(samples)
+    pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else whole("samples", most, 0)]]
+    return _numbered(pictures, total, report)
+
+
+def _numbered(pictures: Iterable[Picture], total: int, report: Report) -> Gallery:
+    """Pictures of the first samples; their rounds are told if there are as many samples as the report has."""
+    rounds = report.sample_rounds if len(report.sample_rounds) == total else itertools.repeat(None)
+    return _shown(zip(itertools.count(), rounds, pictures, strict=False), total)
+
+
+def _shown(rows: Iterable[tuple[int, int | None, Picture]], total: int) -> Gallery:
+    return Gallery(tuple(Shown(*row) for row in rows), total)
+
+
+def _figure(sample: Shown) -> str:
+    rounds = "" if sample.rounds is None else f"{sample.rounds} round{'s' * (sample.rounds != 1)}"
+    caption = f"<span>sample {sample.number}</span> <span>{rounds}</span>"
+    label = f"sample {sample.number}" + (f", drawn in {rounds}" if rounds else "")
+    kind = escape(type(sample.picture).__name__.lower())
+    return f'<figure class="sample {kind}">{sample.picture.html(label)}<figcaption>{caption}</figcaption></figure>'

@@ -1,0 +1,138 @@
+"""Faults that the reading of diffusers has had, each put back: what passes without it must fail with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from drawahead.diffusers import batch as batch
+from drawahead.diffusers import prompted as prompted
+from drawahead.diffusers.denoiser import Guidance
+from drawahead.diffusers.loops.reading import Reading
+from drawahead.diffusers.schedulers import reading as schedulers
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.schedules import LearnedVariance
+
+pytest.importorskip("diffusers")
+pytest.importorskip("transformers")
+from tests.adapters import test_diffusers_adapter as adapter
+from tests.adapters import test_diffusers_differential as differential
+from tests.adapters import test_diffusers_pipelines as pipelines
+
+Patch = pytest.MonkeyPatch
+
+
+def no_noise_at_the_end(patch: Patch) -> None:
+    """The floor of a learned variance was a share of the fixed one, which is zero where the next state is the data."""
+    own = schedulers._ddpm
+
+    def ddpm(ready: Any) -> Any:
+        made = own(ready)
+        if not isinstance(made.plan.spread, LearnedVariance):
+            return made
+        s = made.plan.s.clone()
+        s[-1] = 0.0
+        return dataclasses.replace(made, plan=dataclasses.replace(made.plan, s=s))
+
+    patch.setattr(schedulers, "_ddpm", ddpm)
+    schedulers_are_what_they_are_called(patch)  # else they are seen to have that noise
+
+
+def schedulers_are_what_they_are_called(patch: Patch) -> None:
+    """A class of a known name was read from its tables, whatever it did."""
+    patch.setattr(schedulers, "_KNOWN", schedulers._Known())
+    patch.setattr(schedulers, "follows", lambda *given: True)
+
+
+def functions_on_an_object_are_lost(patch: Patch) -> None:
+    """What was read was a scheduler made anew from the config of the one given."""
+    patch.setattr(schedulers, "has_functions", lambda scheduler: False)
+    own = schedulers.lent
+    patch.setattr(schedulers, "lent", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
+
+
+def differential_config(scheduler: Any) -> dict[str, Any]:
+    return {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+
+
+def the_heavier_pass_has_the_condition(patch: Patch) -> None:
+    """With a scale of 0.5 or less, the pass without the condition weighs more."""
+
+    own = Guidance.__init__
+
+    def init(guidance: Guidance, *given: Any, **named: Any) -> None:
+        own(guidance, *given, **named)
+        heaviest = max(range(len(guidance.weights)), key=guidance.weights.__getitem__)
+        object.__setattr__(guidance, "conditional", heaviest)
+
+    patch.setattr(Guidance, "__init__", init)
+
+
+FOUND_BY_CASES: list[Callable[[Patch], None]] = [
+    no_noise_at_the_end,
+    schedulers_are_what_they_are_called,
+    functions_on_an_object_are_lost,
+    the_heavier_pass_has_the_condition,
+]
+
+
+@pytest.mark.parametrize("put_back", FOUND_BY_CASES)
+def test_the_cases_find_it(put_back: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    put_back(monkeypatch)
+    assert any(map(_fails, range(differential.CASES)))
+
+
+def _fails(seed: int) -> bool:
+    try:
+        differential.judge(seed)
+    except (AssertionError, DrawaheadError):
+        return True
+    return False
+
+
+def test_a_start_that_is_kept_is_found(monkeypatch: Patch) -> None:
+    """A pipeline kept the chain of its last call where only the tables of its steps were the same."""
+    monkeypatch.setattr(batch, "_deciding", lambda chain: vars(chain.plan) | {"start": None, "spread": None})
+    for test in (
+        adapter.test_a_pipeline_does_not_keep_what_another_scheduler_began_with,
+        adapter.test_whatever_decides_a_chain_makes_another_one,
+    ):
+        with pytest.raises(AssertionError):
+            test()
+
+
+def test_a_callback_that_sees_rounds_which_are_timed_is_found(monkeypatch: Patch) -> None:
+    """All that was drawn from a chain was taken to be the call's own images."""
+    own = batch.Batch.start
+
+    def start(self: Any, seed: int, samples: Any, tally: Any) -> Any:
+        self.seed = seed
+        return own(self, seed, samples, tally)
+
+    monkeypatch.setattr(batch.Batch, "start", start)
+    with pytest.raises(AssertionError):
+        adapter.test_the_callback_sees_no_other_samples(adapter.tiny_unet().double(), listed=False)
+
+
+@pytest.mark.parametrize("replayed", [True, False], ids=["by one step of its own loop", "by its images"])
+def test_a_mark_that_stays_on_an_image_is_found(replayed: bool, monkeypatch: Patch) -> None:
+    """Loops that let the scheduler scale state and image at once left the image scaled as the stand-in scales."""
+    marked = property(lambda self: False)
+    monkeypatch.setattr(Reading, "_scales_beside", marked)
+    monkeypatch.setattr(Reading, "_check_same", lambda self, step: None)
+    if not replayed:
+        monkeypatch.setattr(prompted, "check_replay", lambda *given: None)
+    kind, arguments, _ = pipelines.BESIDE[0]
+    with pytest.raises(InputError if replayed else AssertionError), torch.random.fork_rng():
+        pipelines.test_images_beside_the_states_are_seen_as_they_are(kind, arguments, "ddpm", pipelines.STEPS)
+
+
+@pytest.mark.parametrize("rescale", [0.7])
+def test_a_loop_guided_by_the_wrong_pass_is_refused(rescale: float, monkeypatch: Patch) -> None:
+    the_heavier_pass_has_the_condition(monkeypatch)
+    with pytest.raises(InputError), torch.random.fork_rng():
+        pipelines.test_guidance_of_any_scale_is_read(rescale, first=False)
