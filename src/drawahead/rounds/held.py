@@ -26,7 +26,7 @@ class Held:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock, self.closed = threading.RLock(), False
         self.chosen: dict[Any, Choice] = {}
         """Samplers, by what they were chosen for."""
         self._batches: dict[Any, Batch] = {}
