@@ -27,10 +27,7 @@ _PLAIN = {bool, int, complex, str, bytes, type(None), type(...), range, torch.dt
 _NUMBERS, _BARE = {bool, int, float, str}, {dict, OrderedDict, list, tuple, set}
 _INNER = ("__self__", "__func__", "__wrapped__", "fget", "func", "args", "keywords")  # of methods, properties, partials
 _MOST, _SMALL = 200_000, 2**16  # objects looked at, bytes of a tensor on the CPU that are compared one by one
-_INSTALLED = (
-    *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
-    __file__.rpartition("rounds")[0],
-)
+_HOMES = (__file__.rpartition("rounds")[0], *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 
 
 @final
@@ -125,7 +122,7 @@ class Guard:
         closure = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
         self.marks.append(weakref.ref(code))
         self._mapping({"defaults": (value.__defaults__, value.__kwdefaults__), **value.__dict__, **closure})
-        names = () if code.co_filename.startswith(_INSTALLED) else _names_in(code)
+        names = () if code.co_filename.startswith(_HOMES) else _names_in(code)
         for name, entry in ((name, scope[name]) for name in names if name in scope):
             if not isinstance(entry, types.ModuleType):
                 self._mapping({name: entry})
@@ -145,7 +142,7 @@ def _names_in(code: types.CodeType) -> tuple[str, ...]:
 
 def _is_installed(module: types.ModuleType | None) -> bool:
     """Whether a module is Python's, an installed package's or ours: by where its file is, not by its name."""
-    return (getattr(module, "__file__", None) or _INSTALLED[0]).startswith(_INSTALLED)
+    return (getattr(module, "__file__", None) or _HOMES[0]).startswith(_HOMES)
 
 
 def _checksum(array: np.ndarray[Any, Any] | np.generic) -> int:
