@@ -113,8 +113,7 @@ class Moves(abc.ABC):
 
     @abc.abstractmethod
     def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
-        """The states after 0, 1, ... of the values (rows, w, ...) from x (rows, ...), once `taken` (rows, w + 1) steps
-        are. -> (rows, w + 1, ...)."""
+        """The states (rows, w + 1, ...) after 0, 1, ... of the values (rows, w, ...) from x, `taken` (rows, w + 1)."""
 
     @abc.abstractmethod
     def follow(
@@ -269,7 +268,8 @@ def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], exp
     if isinstance(got, tuple) and len(got) == len(expected) > 1 and got[1] == 2 * expected[1]:
         words = f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance; use"
         return f"{words} a schedule that has one, such as DDPM(learned_range=True), or return its first half alone"
-    return f"the {noun} must answer {'predictions' if isinstance(got, tuple) else 'a tensor'} of shape {expected}, not {got}"
+    what = "predictions" if isinstance(got, tuple) else "a tensor"
+    return f"the {noun} must answer {what} of shape {expected}, not {got}"
 
 
 @final
