@@ -1,12 +1,14 @@
-"""The building block under every sampler here: draw from a target law through a draft of it.
+"""Drawing from a target law through a draft of it: the building block of `Recursive`.
 
-Both functions work on tables of one-step laws (see `laws`) and draw one value for every cell. They are the rejection
-samplers with which the paper (arXiv 2511.07869) begins; mu is the target, nu the draft.
+`rejection` and `speculative_rejection` are the two rejection samplers with which the paper (arXiv 2511.07869) begins, on
+tables of one-step laws (see `laws`): one value for every cell. `Recursive` is made of the same three pieces, with whole
+segments for values and threads that draw them. mu is the target, nu the draft.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -15,11 +17,35 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.randomness import Purpose, Stream, checked_seed
+from drawahead.rounds.threads import Fork, Thread
 from drawahead.validate import as_float64, instance, number
 
 MOST = 1e9
 """Draws that a bound may ask for."""
 L = TypeVar("L", bound=Law)
+
+
+def accepts_draft(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+    """Whether to take x ~ nu, with probability min(1, mu(x) / nu(x)), whose logarithm is `log_ratio`."""
+    return uniform.log() <= log_ratio
+
+
+def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+    """Whether to take y ~ mu, with probability max(0, 1 - nu(y) / mu(y))."""
+    return uniform < -torch.expm1(-log_ratio)
+
+
+def speculate(attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
+    """Try number 0, the draft, and candidates 1, 2, ...: threads that return None if what they drew is not accepted. Those
+    of a batch run side by side. -> the number of the lowest one that is accepted, and what it drew.
+
+    The lowest, not the first to end: how long one takes may depend on what it draws.
+    """
+    for batch in batches:
+        winner = yield Fork([attempt(number) for number in batch], until=lambda drawn: drawn is not None)
+        if winner is not None:
+            return batch[winner[0]], winner[1]
+    raise AssertionError("there are always more candidates")
 
 
 class Rejection(NamedTuple):
@@ -66,15 +92,14 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
     """
     stream, step = _addresses(target, draft, seed)
     values = draft.draw(draft.noise(stream, Purpose.VALUE, step))
-    open_ = stream.uniform(Purpose.ACCEPT, step).log() > target.log_ratio(draft, values)
+    open_ = ~accepts_draft(stream.uniform(Purpose.ACCEPT, step), target.log_ratio(draft, values))
     tries = torch.zeros(target.shape, dtype=torch.int64)
     attempt = 0
     while bool(open_.any()):
         attempt += 1
         tries += open_
         y = target.draw(target.noise(stream, Purpose.VALUE, step, attempt))
-        chance = -torch.expm1(-target.log_ratio(draft, y))
-        accepted = open_ & (stream.uniform(Purpose.ACCEPT, step, attempt) < chance)
+        accepted = open_ & accepts_candidate(stream.uniform(Purpose.ACCEPT, step, attempt), target.log_ratio(draft, y))
         values, open_ = _put(values, y, accepted), open_ & ~accepted
     return Rejection(values, tries)
 

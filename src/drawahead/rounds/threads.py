@@ -8,10 +8,12 @@ thread is resumed in the order in which it asked. Forking, joining and returning
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Generator, Sequence
+import inspect
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
@@ -99,13 +101,33 @@ class Fork:
     until: Callable[[Any], bool] | None = None
 
 
+class Row(NamedTuple):
+    """A row of a table: of a tensor, or of whatever says which `tensors` it is made of and can be `made_of` others."""
+
+    table: Any
+    number: int
+
+
+class Together(NamedTuple):
+    """Work on rows, done at once for all threads that wait for the same `work` on rows that are `alike`.
+
+    It is called with a table for each of the `rows`, stacked from those of all threads (plain numbers as a tensor), and
+    with what is alike. It returns a tuple of tables, of which each thread is sent its row, and of lists, of which it is
+    sent its entry. Work that asks is a generator, and begins when nothing else is left to do before the round.
+    """
+
+    work: Callable[..., Any]
+    rows: tuple[Row | int, ...]
+    alike: tuple[Hashable, ...] = ()
+
+
 class Executor(Protocol):
     """Answers the queries of one round. Order in, order out; how is its own affair."""
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Node:
     thread: Thread
     parent: _Node | None = None
@@ -116,7 +138,6 @@ class _Node:
     winner: int | None = None
     ended: int = 0
     """How many children, from the first on, have all ended."""
-    query: Query | None = None
     cancelled: bool = False
 
 
@@ -129,11 +150,14 @@ class Engine:
         self.widths: list[int] = []
         self.passes = 0
         self.rereads = 0
-        self._pending: list[_Node] = []
+        self._roots: set[_Node] = set()
+        self._pending: list[tuple[_Node, Query]] = []
+        self._waiting: dict[tuple[Any, ...], list[tuple[_Node, tuple[Row | int, ...]]]] = {}
 
     def spawn(self, thread: Thread) -> None:
         """Start a thread; it runs until its first query."""
-        self._run(_Node(thread), None)
+        self._start(thread)
+        self._work()
 
     @property
     def idle(self) -> bool:
@@ -142,33 +166,32 @@ class Engine:
 
     def round(self) -> None:
         """Answer every pending query as one batch, then resume each thread in the order in which it asked."""
-        nodes, self._pending = self._pending, []
-        queries = [node.query for node in nodes if node.query is not None]
+        pending, self._pending = self._pending, []
+        queries = [query for _, query in pending]
         self.rounds += 1
         self.widths.append(sum(query.conditionings for query in queries))
         self.passes += sum(query.passes for query in queries)
         try:
             answers = self.executor.answer(queries)
         except BaseException:
-            self._pending = nodes
+            self._pending = pending
             raise
-        for i, (node, query, cells) in enumerate(zip(nodes, queries, answers, strict=True)):
-            node.query = None
-            try:
-                if not node.cancelled:
-                    self._run(node, query.answer(cells))
-            except BaseException:
-                self._pending += nodes[i:]  # still to be closed
-                raise
-        self._pending = [node for node in self._pending if not node.cancelled]
+        for (node, query), cells in zip(pending, answers, strict=True):
+            if not node.cancelled:
+                self._run(node, query.answer(cells))
+        self._work()
+        self._pending = [(node, query) for node, query in self._pending if not node.cancelled]
 
     def close(self) -> None:
         """Abandon everything still running."""
-        for node in self._pending:
-            while node.parent is not None:
-                node = node.parent
+        for node in self._roots:
             self._cancel(node)
-        self._pending = []
+        self._roots, self._pending, self._waiting = set(), [], {}
+
+    def _start(self, thread: Thread) -> None:
+        root = _Node(thread)
+        self._roots.add(root)
+        self._run(root, None)
 
     def _run(self, node: _Node, message: Any) -> None:
         stack = [(node, message)]  # explicit: a fork may be nested deeper than Python recurses
@@ -181,8 +204,12 @@ class Engine:
             except StopIteration as stop:
                 if node.parent is not None:
                     self._deliver(node.parent, node.index, stop.value, stack)
+                else:
+                    self._roots.discard(node)
                 continue
-            if isinstance(item, Fork):
+            if isinstance(item, Together):
+                self._waiting.setdefault((item.work, item.alike), []).append((node, item.rows))
+            elif isinstance(item, Fork):
                 node.fork, node.results, node.winner, node.ended = item, {}, None, 0
                 node.children = [_Node(thread, node, index) for index, thread in enumerate(item.threads)]
                 if node.children:
@@ -193,8 +220,23 @@ class Engine:
                 self.rereads += len(item)
                 stack.append((node, item.answer(self.executor.answer([item])[0])))
             else:
-                node.query = item
-                self._pending.append(node)
+                self._pending.append((node, item))
+
+    def _work(self) -> None:
+        """Do all work that threads wait for, what may ask last: until then others may cancel it, or join in."""
+        while self._waiting:
+            at_once = (key for key in self._waiting if not inspect.isgeneratorfunction(key[0]))
+            work, alike = key = next(at_once, None) or next(iter(self._waiting))
+            calls = [call for call in self._waiting.pop(key) if not call[0].cancelled]
+            if calls:
+                self._start(self._together(work, alike, *zip(*calls, strict=True)))
+
+    def _together(self, work: Callable[..., Any], alike: Any, nodes: Sequence[_Node], rows: Any) -> Thread:
+        result = work(*map(stacked, zip(*rows, strict=True)), *alike)
+        if isinstance(result, Generator):
+            result = yield from result
+        for node, own in zip(nodes, zip(*(_each(part, len(nodes)) for part in result), strict=True), strict=True):
+            self._run(node, own)
 
     def _deliver(self, parent: _Node, index: int, result: Any, stack: list[tuple[_Node, Any]]) -> None:
         fork = parent.fork
@@ -222,3 +264,38 @@ class Engine:
             node.cancelled = True
             nodes.extend(node.children)
             node.thread.close()
+
+
+def stacked(rows: Sequence[Row | int]) -> Any:
+    """These rows as one table, in order; plain numbers as a tensor."""
+    if isinstance(rows[0], int):
+        return torch.tensor(rows)
+    places: dict[int, tuple[Any, list[int], list[int]]] = {}
+    for place, (table, number) in enumerate(rows):  # type: ignore[misc]
+        known = places.get(id(table))
+        if known is None:
+            places[id(table)] = known = (table, [], [])
+        known[1].append(place)
+        known[2].append(number)
+    tables = [table for table, _, _ in places.values()]
+    numbers = [torch.tensor(own) for _, _, own in places.values()]
+    order = (
+        None if len(tables) == 1 else torch.tensor([place for _, own, _ in places.values() for place in own]).argsort()
+    )
+    if isinstance(tables[0], Tensor):
+        return _gathered(tables, numbers, order)
+    columns = [table.tensors() for table in tables]
+    return tables[0].made_of({name: _gathered([c[name] for c in columns], numbers, order) for name in columns[0]})
+
+
+def _gathered(tables: Sequence[Tensor], numbers: Sequence[Tensor], order: Tensor | None) -> Tensor:
+    """Rows of tables, those of each one after another, or in this order."""
+    parts = [table[own.to(table.device)] for table, own in zip(tables, numbers, strict=True)]
+    return parts[0] if order is None else torch.cat(parts)[order.to(parts[0].device)]
+
+
+def _each(part: Any, count: int) -> Iterable[Any]:
+    """What every thread is sent of a result."""
+    if part is None or isinstance(part, list):
+        return [None] * count if part is None else part
+    return [Row(part, number) for number in range(count)]
