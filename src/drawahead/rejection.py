@@ -1,8 +1,8 @@
 """Drawing from a target law through a draft of it: the building block of `Recursive`.
 
-`rejection` and `speculative_rejection` are the two rejection samplers with which the paper (arXiv 2511.07869) begins, on
-tables of one-step laws (see `laws`): one value for every cell. `Recursive` is made of the same three pieces, with whole
-segments for values and threads that draw them. mu is the target, nu the draft.
+`rejection` and `speculative_rejection` are the two rejection samplers with which the paper (arXiv 2511.07869) begins,
+on tables of one-step laws (see `laws`): one value for every cell. `Recursive` is made of the pieces of the second, with
+whole segments for values, and threads that draw them. mu is the target, nu the draft.
 """
 
 from __future__ import annotations
@@ -36,16 +36,23 @@ def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
 
 
 def speculate(attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
-    """Try number 0, the draft, and candidates 1, 2, ...: threads that return None if what they drew is not accepted. Those
-    of a batch run side by side. -> the number of the lowest one that is accepted, and what it drew.
+    """Try the draft, number 0, and candidates 1, 2, ...: threads that return None where what they drew is not accepted.
+    Those of a batch run side by side. -> the number of the lowest one that is accepted, and what it drew.
 
     The lowest, not the first to end: how long one takes may depend on what it draws.
     """
     for batch in batches:
-        winner = yield Fork([attempt(number) for number in batch], until=lambda drawn: drawn is not None)
-        if winner is not None:
+        if len(batch) == 1:
+            winner = 0, (yield from attempt(batch[0]))
+        else:
+            winner = (yield Fork([attempt(number) for number in batch], until=_accepted)) or (0, None)
+        if _accepted(winner[1]):
             return batch[winner[0]], winner[1]
     raise AssertionError("there are always more candidates")
+
+
+def _accepted(drawn: object) -> bool:
+    return drawn is not None
 
 
 class Rejection(NamedTuple):

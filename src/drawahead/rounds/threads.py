@@ -8,9 +8,11 @@ thread is resumed in the order in which it asked. Forking, joining and returning
 from __future__ import annotations
 
 import abc
+import gc
 import inspect
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
@@ -88,7 +90,7 @@ class Query(abc.ABC):
 Thread = Generator[Any, Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fork:
     """Run child threads side by side. The parent is sent the list of their results.
 
@@ -133,8 +135,8 @@ class _Node:
     parent: _Node | None = None
     index: int = 0
     fork: Fork | None = None
-    children: list[_Node] = field(default_factory=list)
-    results: dict[int, Any] = field(default_factory=dict)
+    children: Sequence[_Node] = ()
+    results: dict[int, Any] | None = None
     winner: int | None = None
     ended: int = 0
     """How many children, from the first on, have all ended."""
@@ -156,8 +158,9 @@ class Engine:
 
     def spawn(self, thread: Thread) -> None:
         """Start a thread; it runs until its first query."""
-        self._start(thread)
-        self._work()
+        with no_garbage_collection():
+            self._start(thread)
+            self._work()
 
     @property
     def idle(self) -> bool:
@@ -176,10 +179,11 @@ class Engine:
         except BaseException:
             self._pending = pending
             raise
-        for (node, query), cells in zip(pending, answers, strict=True):
-            if not node.cancelled:
-                self._run(node, query.answer(cells))
-        self._work()
+        with no_garbage_collection():  # it would look through all threads again and again, and find nothing
+            for (node, query), cells in zip(pending, answers, strict=True):
+                if not node.cancelled:
+                    self._run(node, query.answer(cells))
+            self._work()
         self._pending = [(node, query) for node, query in self._pending if not node.cancelled]
 
     def close(self) -> None:
@@ -239,23 +243,23 @@ class Engine:
             self._run(node, own)
 
     def _deliver(self, parent: _Node, index: int, result: Any, stack: list[tuple[_Node, Any]]) -> None:
-        fork = parent.fork
-        assert fork is not None
-        parent.results[index] = result
+        fork, results = parent.fork, parent.results
+        assert fork is not None and results is not None
+        results[index] = result
         if fork.until is not None and fork.until(result) and (parent.winner is None or index < parent.winner):
             parent.winner = index
             for child in parent.children[index + 1 :]:
                 self._cancel(child)
         last = len(parent.children) if parent.winner is None else parent.winner + 1
-        while parent.ended in parent.results:
+        while parent.ended in results:
             parent.ended += 1
         if parent.ended < last:
             return
-        parent.children = []
+        parent.children, parent.results = (), None
         if fork.until is None:
-            stack.append((parent, [parent.results[i] for i in range(last)]))
+            stack.append((parent, [results[i] for i in range(last)]))
         else:
-            stack.append((parent, None if parent.winner is None else (parent.winner, parent.results[parent.winner])))
+            stack.append((parent, None if parent.winner is None else (parent.winner, results[parent.winner])))
 
     def _cancel(self, node: _Node) -> None:
         nodes = [node]
@@ -264,6 +268,18 @@ class Engine:
             node.cancelled = True
             nodes.extend(node.children)
             node.thread.close()
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Leave cycles for later."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def stacked(rows: Sequence[Row | int]) -> Any:

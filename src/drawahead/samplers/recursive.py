@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
@@ -87,7 +88,7 @@ class Recursive(Sampler):
         return math.ceil(size * _WIDER) if accepted else max(1, int(size / _WIDER))
 
     def batches(self, length: int, outermost: bool) -> Iterator[range]:
-        """The numbers of tries that run side by side: 0 is the draft, the others are candidates. Those of a sample's own
+        """The numbers of tries that run side by side: 0 is the draft, the others candidates. Those of a sample's own
         segments begin with the draft; inside, where most segments are accepted, that would multiply the queries."""
         first = 0 if outermost and self.growth != PAPER else 1
         if first:
@@ -135,11 +136,11 @@ class Recursion(Segments):
         if size == 1:  # nu = mu
             (values,) = yield Together(self.draw, (at.stream, at.step, draft))
             return 0, Drawn(values, draft, None)
-
-        def attempt(number: int) -> Thread:
-            return self.candidate(at, draft, size, beyond, number) if number else self.guess(at, draft, size, beyond)
-
+        attempt = partial(self.attempt, at, draft, size, beyond)
         return (yield from self.sampler.speculate(attempt, self.sampler.batches(at.length, outermost)))
+
+    def attempt(self, at: At, draft: Row, size: int, beyond: int, number: int) -> Thread:
+        return self.candidate(at, draft, size, beyond, number) if number else self.guess(at, draft, size, beyond)
 
     def guess(self, at: At, draft: Row, size: int, beyond: int) -> Thread:
         """Draw x ~ nu_S and verify it. -> x, if it is accepted."""
