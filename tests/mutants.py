@@ -6,6 +6,7 @@ as wrong and are not: the reason why is part of the contract.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +18,6 @@ from drawahead.laws import Categorical
 from drawahead.randomness import Purpose, Stream
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
-from drawahead.samplers.segments import Flags, Ints
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
 
 Judged = tuple[Tensor, Tensor]
@@ -254,29 +254,40 @@ class GuessKept(Coupled):
 class FirstToFinish(Recursive):
     """Takes the accepted candidate that ends first: run time depends on the value."""
 
-    def settled(self, running: Ints, has_winner: Flags) -> Flags:
-        return has_winner | super().settled(running, has_winner)
+    def speculate(self, attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
+        winners: list[int] = []
+
+        def racing(number: int) -> Thread:
+            thread, message = attempt(number), None
+            while not winners:
+                try:
+                    message = yield thread.send(message)
+                except StopIteration as stop:
+                    winners.extend([number] * (stop.value is not None))
+                    return stop.value
+
+        return super().speculate(lambda number: racing(number) if number else attempt(number), batches)
 
 
 class AlwaysAccepted(Recursive):
     """Takes the first candidate whatever it is."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, number: Tensor) -> Tensor:
         return torch.ones_like(uniform, dtype=torch.bool)
 
 
 class FlippedJudge(Recursive):
     """Accepts with 1 - target / draft."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
-        return super().accepts_candidate(uniform, -log_ratio, index)
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, number: Tensor) -> Tensor:
+        return super().accepts_candidate(uniform, -log_ratio, number)
 
 
 class CappedCandidates(Recursive):
     """Gives up after one candidate: the second is taken whatever it is."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
-        return super().accepts_candidate(uniform, log_ratio, index) | torch.from_numpy(index >= 2)
+    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, number: Tensor) -> Tensor:
+        return super().accepts_candidate(uniform, log_ratio, number) | (number >= 2)
 
 
 class RatherCandidates(Recursive):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
@@ -61,6 +61,9 @@ class Recursive(Sampler):
             raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
 
     def run(self, paths: Paths) -> Thread:
+        yield Fork(self.runs(paths))
+
+    def runs(self, paths: Paths) -> list[Thread]:
         if paths.windows_only:
             raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
         return Recursion(paths, self).samples()
@@ -73,7 +76,7 @@ class Recursive(Sampler):
         """Whether to take y ~ mu_S: with probability max(0, 1 - nu_S(y) / mu_S(y))."""
         return accepts_candidate(uniform, log_ratio)
 
-    def speculate(self, attempt: Callable[[int], Thread], batches: Iterator[range]) -> Thread:
+    def speculate(self, attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
         """Which try is taken: the lowest that is accepted."""
         return speculate(attempt, batches)
 
@@ -115,8 +118,8 @@ class Recursion(Segments):
 
     sampler: Recursive
 
-    def samples(self) -> Thread:
-        yield Fork([self.sample(*place) for place in self.places()])
+    def samples(self) -> list[Thread]:
+        return [self.sample(*place) for place in self.places()]
 
     def sample(self, at: At, room: int) -> Thread:
         """Draw a sample, one segment after another."""
