@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,17 +35,19 @@ def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
     return uniform < -torch.expm1(-log_ratio)
 
 
-def speculate(attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
-    """Try the draft, number 0, and candidates 1, 2, ...: threads that return None where what they drew is not accepted.
-    Those of a batch run side by side. -> the number of the lowest one that is accepted, and what it drew.
-
-    The lowest, not the first to end: how long one takes may depend on what it draws.
+def speculate(
+    draft: Callable[..., Thread], candidate: Callable[..., Thread], place: tuple[Any, ...], batches: Iterable[range]
+) -> Thread:
+    """Try number 0, `draft(*place)`, and 1, 2, ..., `candidate(*place, number)`: threads that return None where what
+    they drew is not accepted. Those of a batch run side by side. -> the number of the lowest one that is accepted, and
+    what it drew: not of the first to end, for how long one takes may depend on what it draws.
     """
     for batch in batches:
-        if len(batch) == 1:
-            winner = 0, (yield from attempt(batch[0]))
+        threads = [candidate(*place, number) if number else draft(*place) for number in batch]
+        if len(threads) == 1:
+            winner = 0, (yield from threads[0])
         else:
-            winner = (yield Fork([attempt(number) for number in batch], until=_accepted)) or (0, None)
+            winner = (yield Fork(threads, until=_accepted)) or (0, None)
         if _accepted(winner[1]):
             return batch[winner[0]], winner[1]
     raise AssertionError("there are always more candidates")

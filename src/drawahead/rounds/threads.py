@@ -282,22 +282,16 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def stacked(rows: Sequence[Row | int]) -> Any:
+def stacked(rows: Sequence[Any]) -> Any:
     """These rows as one table, in order; plain numbers as a tensor."""
     if isinstance(rows[0], int):
         return torch.tensor(rows)
-    places: dict[int, tuple[Any, list[int], list[int]]] = {}
-    for place, (table, number) in enumerate(rows):  # type: ignore[misc]
-        known = places.get(id(table))
-        if known is None:
-            places[id(table)] = known = (table, [], [])
-        known[1].append(place)
-        known[2].append(number)
-    tables = [table for table, _, _ in places.values()]
-    numbers = [torch.tensor(own) for _, _, own in places.values()]
-    order = (
-        None if len(tables) == 1 else torch.tensor([place for _, own, _ in places.values() for place in own]).argsort()
-    )
+    places: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(id(row.table), []).append(place)
+    tables = [rows[own[0]].table for own in places.values()]
+    numbers = [torch.tensor([rows[place].number for place in own]) for own in places.values()]
+    order = torch.tensor([place for own in places.values() for place in own]).argsort() if len(tables) > 1 else None
     if isinstance(tables[0], Tensor):
         return _gathered(tables, numbers, order)
     columns = [table.tensors() for table in tables]

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, final
-
-import torch
-from torch import Tensor
+from typing import ClassVar, final
 
 from drawahead.chains.base import Paths
 from drawahead.errors import InputError
-from drawahead.laws import Law
-from drawahead.randomness import Purpose, Stream
 from drawahead.rejection import accepts_candidate, accepts_draft, speculate
 from drawahead.rounds.threads import Fork, Row, Thread, Together
 from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.samplers.segments import At, Segments
+from drawahead.samplers.segments import At, Drawn, Segments
 from drawahead.validate import number, short
 
 PAPER = "paper"
@@ -68,17 +62,9 @@ class Recursive(Sampler):
             raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
         return Recursion(paths, self).samples()
 
-    def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
-        """Whether to take x ~ nu_S: with probability min(1, mu_S(x) / nu_S(x))."""
-        return accepts_draft(uniform, log_ratio)
-
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, number: Tensor) -> Tensor:
-        """Whether to take y ~ mu_S: with probability max(0, 1 - nu_S(y) / mu_S(y))."""
-        return accepts_candidate(uniform, log_ratio)
-
-    def speculate(self, attempt: Callable[[int], Thread], batches: Iterable[range]) -> Thread:
-        """Which try is taken: the lowest that is accepted."""
-        return speculate(attempt, batches)
+    accepts_draft = staticmethod(accepts_draft)
+    accepts_candidate = staticmethod(accepts_candidate)
+    speculate = staticmethod(speculate)
 
     def first_size(self, length: int) -> int:
         """How large the first segment of a sample of this length should be."""
@@ -104,22 +90,17 @@ class Recursive(Sampler):
                 first = end
 
 
-class Drawn(NamedTuple):
-    """A segment drawn from mu_S."""
-
-    values: Row  # (|S|, ...)
-    target: Row  # (|S|,) the law of each step given those before
-    onward: Row | None  # laws of the steps after S from the answer at b, if that was asked
-
-
 @dataclass(frozen=True, eq=False)
 class Recursion(Segments):
-    """The threads that draw a batch of samples; what they have to do is done together."""
+    """The threads that draw a batch of samples, one for each sample and one for each candidate.
+
+    What they have done by `Together` is in `segments.py`: once for all threads that want the same.
+    """
 
     sampler: Recursive
 
     def samples(self) -> list[Thread]:
-        return [self.sample(*place) for place in self.places()]
+        return [self.sample(at, room) for at, room in self.places()]
 
     def sample(self, at: At, room: int) -> Thread:
         """Draw a sample, one segment after another."""
@@ -139,15 +120,14 @@ class Recursion(Segments):
         if size == 1:  # nu = mu
             (values,) = yield Together(self.draw, (at.stream, at.step, draft))
             return 0, Drawn(values, draft, None)
-        attempt = partial(self.attempt, at, draft, size, beyond)
-        return (yield from self.sampler.speculate(attempt, self.sampler.batches(at.length, outermost)))
-
-    def attempt(self, at: At, draft: Row, size: int, beyond: int, number: int) -> Thread:
-        return self.candidate(at, draft, size, beyond, number) if number else self.guess(at, draft, size, beyond)
+        batches = self.sampler.batches(at.length, outermost)
+        return (yield from self.sampler.speculate(self.guess, self.candidate, (at, draft, size, beyond), batches))
 
     def guess(self, at: At, draft: Row, size: int, beyond: int) -> Thread:
         """Draw x ~ nu_S and verify it. -> x, if it is accepted."""
-        accepted, *drawn = yield Together(self.verify, (at.paths, at.stream, draft), (size, beyond))
+        accepted, *drawn = yield Together(
+            self.verify, (at.paths, at.stream, draft), (self.sampler.accepts_draft, size, beyond)
+        )
         return Drawn(*drawn) if accepted else None
 
     def candidate(self, at: At, draft: Row, size: int, beyond: int, number: int) -> Thread:
@@ -161,22 +141,5 @@ class Recursion(Segments):
         middle = at._replace(paths=paths, stream=stream, step=at.step + half)
         _, right = yield from self.segment(middle, nu_right, size - half, beyond)
         rows = (stream, at.step, number, draft, left.values, left.target, right.values, right.target)
-        accepted, *drawn = yield Together(self.judge, rows, (size,))
-        return Drawn(*drawn, right.onward) if accepted else None
-
-    # Decisions, for all segments that are alike
-
-    def verify(self, paths: Paths, stream: Stream, draft: Law, size: int, beyond: int) -> Thread:
-        guess, target, onward = yield from self.verified(paths.branch(stream), draft, size, beyond)
-        uniform = stream.uniform(Purpose.ACCEPT, paths.steps(1)[:, 0])
-        accepted = self.sampler.accepts_draft(uniform, target.log_ratio(draft, guess).sum(1)).tolist()
-        paths.tally.drafted += size * len(accepted)
-        paths.tally.accepted += size * sum(accepted)
-        return accepted, guess, target, onward
-
-    def judge(self, stream: Stream, step: Tensor, number: Tensor, draft: Law, *halves: Any) -> tuple[Any, ...]:
-        left, mu_left, right, mu_right = halves[:4]
-        values, target = torch.cat([left, right], dim=1), mu_left.join(mu_right)
-        uniform = stream.uniform(Purpose.CORRECT, step.to(values.device))
-        accepted = self.sampler.accepts_candidate(uniform, target.log_ratio(draft, values).sum(1), number)
-        return accepted.tolist(), values, target
+        accepted, values, target = yield Together(self.judge, rows, (self.sampler.accepts_candidate, size))
+        return Drawn(values, target, right.onward) if accepted else None

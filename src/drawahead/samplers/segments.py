@@ -5,7 +5,7 @@ Every function but `places` and `committed` is called by the engine (`Together`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,18 @@ class At(NamedTuple):
     step: int
     length: int  # of the sample
     sample: int  # its number
+
+
+class Drawn(NamedTuple):
+    """A segment drawn from its target mu_S."""
+
+    values: Row  # (|S|, ...)
+    target: Row  # (|S|,) the law of each step given those before
+    onward: Row | None  # laws of the steps after S from the answer at b, if that was asked
+
+
+Accepts = Callable[[Tensor, Tensor], Tensor]
+"""Decides from uniforms and log ratios of target to draft."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +66,49 @@ class Segments:
         """Values of single steps."""
         return (law.draw(law.noise(stream, Purpose.VALUE, step[:, None].to(stream.keys.device))),)
 
-    def verified(self, paths: Paths, draft: Law, size: int, beyond: int) -> Thread:
+    def verify(self, paths: Paths, stream: Stream, draft: Law, accepts: Accepts, size: int, beyond: int) -> Thread:
         """Guess all of a segment, and ask about the conditionings a+1 ... b-1 along the guess (a is known already), and
-        about b if `beyond` steps after it need laws. -> the guess, its laws, and those."""
-        guess = draft.draw(draft.noise(paths.stream, Purpose.VALUE, paths.steps(size)))
+        about b if `beyond` steps after it need laws. -> whether it is accepted, and what was drawn."""
+        paths = paths.branch(stream)
+        guess = draft.draw(draft.noise(stream, Purpose.VALUE, paths.steps(size)))
         last = torch.full((len(paths),), size - 1)
         reach = torch.zeros(len(paths), size - 1 + (beyond > 0), dtype=torch.int64)
         reach[:, -1] = max(0, beyond - 1)
         answer: Answer = yield paths.ask(guess, last + (beyond > 0), reach, first=1)
-        target = draft.first(1).join(answer.target.first(size - 1))
-        if not beyond:
-            return guess, target, None
-        after: Law = yield from answer.after(last, beyond - 1)
-        rows = torch.arange(len(paths), device=guess.device)[:, None]
-        return guess, target, answer.target[rows, torch.full_like(rows, size - 1)].join(after)
+        target, onward = draft.first(1).join(answer.target.first(size - 1)), None
+        if beyond:
+            after: Law = yield from answer.after(last, beyond - 1)
+            rows = torch.arange(len(paths), device=guess.device)[:, None]
+            onward = answer.target[rows, torch.full_like(rows, size - 1)].join(after)
+        uniform = stream.uniform(Purpose.ACCEPT, paths.steps(1)[:, 0])
+        accepted = accepts(uniform, target.log_ratio(draft, guess).sum(1)).tolist()
+        paths.tally.drafted += size * len(accepted)
+        paths.tally.accepted += size * sum(accepted)
+        return accepted, guess, target, onward
 
     def branch(self, stream: Stream, step: Tensor, number: Tensor, draft: Law, size: int, half: int) -> tuple[Any, ...]:
         """Begin candidates for segments. -> their noise, and the draft of their left half."""
         self.whole.tally.candidates += len(step)
         device = stream.keys.device
         return stream.child(number.to(device), step.to(device)), draft.first(half)
+
+    def judge(
+        self,
+        stream: Stream,
+        step: Tensor,
+        number: Tensor,
+        draft: Law,
+        left: Tensor,
+        mu_left: Law,
+        right: Tensor,
+        mu_right: Law,
+        accepts: Accepts,
+        size: int,
+    ) -> tuple[Any, ...]:
+        """Put the halves of candidates together. -> whether they are accepted, and what was drawn."""
+        values, target = torch.cat([left, right], dim=1), mu_left.join(mu_right)
+        uniform = stream.uniform(Purpose.CORRECT, step.to(values.device))
+        return accepts(uniform, target.log_ratio(draft, values).sum(1)).tolist(), values, target
 
     def first(self, law: Law, width: int, size: int) -> tuple[Law]:
         return (law.first(size),)

@@ -74,7 +74,7 @@ class Separated(Sampler):
     def _piece(self, piece: Piece, whole: TokenPaths, numbers: Tensor, stream: Stream) -> Thread:
         """Draw a piece of the samples with these numbers, its separator first."""
         part = self._start(piece, numbers, stream.child(piece.number, 0), _Uncounted(whole.tally))
-        threads: list[Thread] = self.inner.runs(part) or [(nothing for nothing in ())]  # where all is known already
+        threads: list[Thread] = self.inner.runs(part) or [_nothing()]  # where all is known already
         runs = [(run, _next(run, None)) for run in threads]
         yield Fork([self._follow(*run, piece, part, whole, numbers, stream) for run in runs])
 
@@ -121,10 +121,14 @@ class _Uncounted(Tally):
     """The tally of all pieces, but for steps committed: they count when they are recorded, for a drawn partner settles
     two."""
 
-    committed = property(lambda self: 0, lambda self, steps: None)  # type: ignore[assignment]
+    committed = property(lambda self: 0, lambda self, steps: None)
 
     def __init__(self, whole: Tally) -> None:
         self.__dict__ = vars(whole)
+
+
+def _nothing() -> Thread:
+    yield from ()
 
 
 def _next(run: Thread, answer: Any) -> Any:

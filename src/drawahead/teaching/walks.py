@@ -189,15 +189,15 @@ class _Watched(Recursion):
             self.candidates[_key(own, row)] = _key(stream, row), (index, start, start + size)
         return own, left
 
-    def verify(self, paths: Paths, stream: Stream, draft: Law, size: int, beyond: int) -> Thread:
-        accepted, guess, *laws = yield from super().verify(paths, stream, draft, size, beyond)
+    def verify(self, paths: Paths, stream: Stream, *more: Any) -> Thread:
+        accepted, guess, *laws = yield from super().verify(paths, stream, *more)
         for row, start in enumerate(paths.position.tolist()):
             self._note(row, start, guess, accepted, 0, self._whose(_key(stream, row)))
         self.told.clear()
         return accepted, guess, *laws
 
-    def judge(self, stream: Stream, step: Tensor, number: Tensor, draft: Law, *halves: Any) -> tuple[Any, ...]:
-        accepted, values, target = super().judge(stream, step, number, draft, *halves)
+    def judge(self, stream: Stream, step: Tensor, number: Tensor, *more: Any) -> tuple[Any, ...]:
+        accepted, values, target = super().judge(stream, step, number, *more)
         for row, (start, index) in enumerate(zip(step.tolist(), number.tolist(), strict=True)):
             self._note(row, start, values, accepted, index, self._whose(_key(stream, row))[:-1])
         self.told.clear()
@@ -211,7 +211,7 @@ class _Watched(Recursion):
 
     def _whose(self, key: _Key) -> list[tuple[int, int, int]]:
         """The candidates that draw with this noise, the outermost first."""
-        whose = []
+        whose: list[tuple[int, int, int]] = []
         while key in self.candidates:
             key, candidate = self.candidates[key]
             whose.insert(0, candidate)
