@@ -1,8 +1,8 @@
 """The round engine: threads yield queries; every round answers all pending ones as one batch.
 
-A *thread* is a generator. It yields a `Query` and is sent an answer, or yields a `Fork` and is sent the results of
-its children. A round is one barrier: the queries of all live threads are gathered, answered together, and every
-thread is resumed in the order in which it asked. Forking, joining and returning cost no round.
+A *thread* is a generator. It yields a `Query` and is sent an answer, a `Fork` and is sent the results of its children,
+or `Together` and is sent its part of work done for many threads. A round is one barrier: the queries of all live
+threads are gathered, answered together, and every thread is resumed. All else costs no round.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import gc
 import inspect
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
@@ -67,11 +67,8 @@ class Query(abc.ABC):
         """What the thread is sent, from the evaluation of all items."""
 
     def answer_all(self) -> tuple[Any, Tensor]:
-        """Ask at once about the whole table, padding included: what a captured round does.
-
-        -> the answer, and whether all that it says about what is not padding are laws: one flag (1,) on the device.
-        Nothing is read back, and shapes depend on nothing but shapes.
-        """
+        """Ask about the whole table, padding included, as a captured round does: nothing is read back. -> the answer,
+        and whether all that it says about what is not padding are laws: one flag (1,) on the device."""
         raise InputError(f"a {type(self).__name__} cannot be captured: draw with graphs=False")
 
     def take(self, start: int, stop: int) -> Self:
@@ -114,8 +111,8 @@ class Together(NamedTuple):
     """Work on rows, done at once for all threads that wait for the same `work` on rows that are `alike`.
 
     It is called with a table for each of the `rows`, stacked from those of all threads (plain numbers as a tensor), and
-    with what is alike. It returns a tuple of tables, of which each thread is sent its row, and of lists, of which it is
-    sent its entry. Work that asks is a generator, and begins when nothing else is left to do before the round.
+    with what is alike. It returns a table, of which each thread is sent its `Row`, a list, of which it is sent its
+    entry, or a tuple of those. Work that asks is a generator, and begins when nothing else is left before the round.
     """
 
     work: Callable[..., Any]
@@ -138,8 +135,7 @@ class _Node:
     children: Sequence[_Node] = ()
     results: dict[int, Any] | None = None
     winner: int | None = None
-    ended: int = 0
-    """How many children, from the first on, have all ended."""
+    ended: int = 0  # how many children, from the first on, have all ended
     cancelled: bool = False
 
 
@@ -148,10 +144,8 @@ class Engine:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.rounds = 0
+        self.rounds = self.passes = self.rereads = 0
         self.widths: list[int] = []
-        self.passes = 0
-        self.rereads = 0
         self._roots: set[_Node] = set()
         self._pending: list[tuple[_Node, Query]] = []
         self._waiting: dict[tuple[Any, ...], list[tuple[_Node, tuple[Row | int, ...]]]] = {}
@@ -193,8 +187,7 @@ class Engine:
         self._roots, self._pending, self._waiting = set(), [], {}
 
     def _start(self, thread: Thread) -> None:
-        root = _Node(thread)
-        self._roots.add(root)
+        self._roots.add(root := _Node(thread))
         self._run(root, None)
 
     def _run(self, node: _Node, message: Any) -> None:
@@ -239,7 +232,7 @@ class Engine:
         result = work(*map(stacked, zip(*rows, strict=True)), *alike)
         if isinstance(result, Generator):
             result = yield from result
-        for node, own in zip(nodes, zip(*(_each(part, len(nodes)) for part in result), strict=True), strict=True):
+        for node, own in zip(nodes, _each(result, len(nodes)), strict=True):
             self._run(node, own)
 
     def _deliver(self, parent: _Node, index: int, result: Any, stack: list[tuple[_Node, Any]]) -> None:
@@ -256,10 +249,8 @@ class Engine:
         if parent.ended < last:
             return
         parent.children, parent.results = (), None
-        if fork.until is None:
-            stack.append((parent, [results[i] for i in range(last)]))
-        else:
-            stack.append((parent, None if parent.winner is None else (parent.winner, results[parent.winner])))
+        winner = None if parent.winner is None else (parent.winner, results[parent.winner])
+        stack.append((parent, [results[i] for i in range(last)] if fork.until is None else winner))
 
     def _cancel(self, node: _Node) -> None:
         nodes = [node]
@@ -272,7 +263,6 @@ class Engine:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Leave cycles for later."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -291,21 +281,20 @@ def stacked(rows: Sequence[Any]) -> Any:
         places.setdefault(id(row.table), []).append(place)
     tables = [rows[own[0]].table for own in places.values()]
     numbers = [torch.tensor([rows[place].number for place in own]) for own in places.values()]
-    order = torch.tensor([place for own in places.values() for place in own]).argsort() if len(tables) > 1 else None
-    if isinstance(tables[0], Tensor):
-        return _gathered(tables, numbers, order)
-    columns = [table.tensors() for table in tables]
-    return tables[0].made_of({name: _gathered([c[name] for c in columns], numbers, order) for name in columns[0]})
+    order = torch.tensor([place for own in places.values() for place in own]).argsort()
+    columns = [{"": table} if isinstance(table, Tensor) else table.tensors() for table in tables]
+    whole = {}
+    for name, column in columns[0].items():
+        device = column.device
+        parts = [each[name][own.to(device)] for each, own in zip(columns, numbers, strict=True)]
+        whole[name] = torch.cat(parts)[order.to(device)] if len(parts) > 1 else parts[0]
+    return whole[""] if isinstance(tables[0], Tensor) else tables[0].made_of(whole)
 
 
-def _gathered(tables: Sequence[Tensor], numbers: Sequence[Tensor], order: Tensor | None) -> Tensor:
-    """Rows of tables, those of each one after another, or in this order."""
-    parts = [table[own.to(table.device)] for table, own in zip(tables, numbers, strict=True)]
-    return parts[0] if order is None else torch.cat(parts)[order.to(parts[0].device)]
-
-
-def _each(part: Any, count: int) -> Iterable[Any]:
+def _each(part: Any, count: int) -> Sequence[Any]:
     """What every thread is sent of a result."""
+    if isinstance(part, tuple):
+        return list(zip(*(_each(one, count) for one in part), strict=True))
     if part is None or isinstance(part, list):
-        return [None] * count if part is None else part
+        return part or [None] * count
     return [Row(part, number) for number in range(count)]

@@ -109,7 +109,7 @@ class Recursion(Segments):
             size, following = min(wish, room), self.sampler.next_size(wish, accepted=True)
             beyond = min(following, room - size)
             if draft is None:
-                (draft,) = yield Together(self.laws, (at.paths,), (size,))
+                draft = yield Together(self.laws, (at.paths,), (size,))
             number, drawn = yield from self.segment(at, draft, size, beyond, outermost=True)
             wish = self.sampler.next_size(wish, accepted=number == 0)
             at, room, draft = yield from self.commit(at, drawn.values, size, drawn.onward, beyond, wish)
@@ -118,7 +118,7 @@ class Recursion(Segments):
         """Draw S from mu_S: x ~ nu_S or else candidates y ~ mu_S, until one is accepted. `draft` holds nu_S; `beyond`
         steps after S will need laws from the answer at b. -> the number of the try, and what it drew."""
         if size == 1:  # nu = mu
-            (values,) = yield Together(self.draw, (at.stream, at.step, draft))
+            values = yield Together(self.draw, (at.stream, at.step, draft))
             return 0, Drawn(values, draft, None)
         batches = self.sampler.batches(at.length, outermost)
         return (yield from self.sampler.speculate(self.guess, self.candidate, (at, draft, size, beyond), batches))
@@ -136,8 +136,8 @@ class Recursion(Segments):
         half = (size + 1) // 2
         stream, nu_left = yield Together(self.branch, (at.stream, at.step, number, draft), (size, half))
         _, left = yield from self.segment(at._replace(stream=stream), nu_left, half, beyond=size - half)
-        (paths,) = yield Together(self.advance, (at.paths, left.values), (half,))
-        nu_right = left.onward or (yield Together(self.laws, (paths,), (size - half,)))[0]
+        paths = yield Together(self.advance, (at.paths, left.values), (half,))
+        nu_right = left.onward or (yield Together(self.laws, (paths,), (size - half,)))
         middle = at._replace(paths=paths, stream=stream, step=at.step + half)
         _, right = yield from self.segment(middle, nu_right, size - half, beyond)
         rows = (stream, at.step, number, draft, left.values, left.target, right.values, right.target)

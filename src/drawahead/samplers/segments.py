@@ -1,6 +1,6 @@
-"""What a sampler of single paths has to do with them, segment by segment: done together for all that wait for it.
+"""Segments of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
 
-Every function but `places` and `committed` is called by the engine (`Together`) with a row for each thread.
+Such a function is called with tables that have a row for each thread; what follows them is the same for all.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Segments:
         """One query each: the laws of the next steps, all from the answer at the current position."""
         one = torch.ones(len(paths), dtype=torch.int64)
         answer: Answer = yield paths.ask(None, one, (one * (size - 1))[:, None])
-        return (answer.target.join((yield from answer.after(one - 1, size - 1))),)
+        return answer.target.join((yield from answer.after(one - 1, size - 1)))
 
-    def draw(self, stream: Stream, step: Tensor, law: Law) -> tuple[Tensor]:
+    def draw(self, stream: Stream, step: Tensor, law: Law) -> Tensor:
         """Values of single steps."""
-        return (law.draw(law.noise(stream, Purpose.VALUE, step[:, None].to(stream.keys.device))),)
+        return law.draw(law.noise(stream, Purpose.VALUE, step[:, None].to(stream.keys.device)))
 
     def verify(self, paths: Paths, stream: Stream, draft: Law, accepts: Accepts, size: int, beyond: int) -> Thread:
         """Guess all of a segment, and ask about the conditionings a+1 ... b-1 along the guess (a is known already), and
@@ -110,19 +110,19 @@ class Segments:
         uniform = stream.uniform(Purpose.CORRECT, step.to(values.device))
         return accepts(uniform, target.log_ratio(draft, values).sum(1)).tolist(), values, target
 
-    def first(self, law: Law, width: int, size: int) -> tuple[Law]:
-        return (law.first(size),)
+    def first(self, law: Law, width: int, size: int) -> Law:
+        return law.first(size)
 
-    def advance(self, paths: Paths, values: Tensor, size: int) -> tuple[Paths]:
+    def advance(self, paths: Paths, values: Tensor, size: int) -> Paths:
         paths.advance(values, torch.full((len(paths),), size))
-        return (paths,)
+        return paths
 
     def commit(self, at: At, values: Row, size: int, onward: Row | None, width: int, wish: int) -> Thread:
         """Draw a segment for good. -> where the sample stands, how many steps from there are random one after another
         (0 if it is complete), and laws for a segment as large as the `wish`, if there are any."""
         paths, room = yield Together(self.committed, (at.sample, values), (size,))
         if onward is not None and min(wish, room) < width:
-            (onward,) = yield Together(self.first, (onward,), (width, min(wish, room)))
+            onward = yield Together(self.first, (onward,), (width, min(wish, room)))
         return at._replace(paths=paths, step=at.step + size), room, onward
 
     def committed(self, sample: Tensor, values: Tensor, size: int) -> tuple[list[Row | None], list[int]]:
