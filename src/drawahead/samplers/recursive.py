@@ -136,7 +136,7 @@ class Recursion(Segments):
         half = (size + 1) // 2
         stream, nu_left = yield Together(self.branch, (at.stream, at.step, number, draft), (size, half))
         _, left = yield from self.segment(at._replace(stream=stream), nu_left, half, beyond=size - half)
-        paths = yield Together(self.advance, (at.paths, left.values), (half,))
+        paths = yield Together(self.advance, (at.paths, stream, left.values), (half,))
         nu_right = left.onward or (yield Together(self.laws, (paths,), (size - half,)))
         middle = at._replace(paths=paths, stream=stream, step=at.step + half)
         _, right = yield from self.segment(middle, nu_right, size - half, beyond)

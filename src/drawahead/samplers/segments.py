@@ -113,7 +113,9 @@ class Segments:
     def first(self, law: Law, width: int, size: int) -> Law:
         return law.first(size)
 
-    def advance(self, paths: Paths, values: Tensor, size: int) -> Paths:
+    def advance(self, paths: Paths, stream: Stream, values: Tensor, size: int) -> Paths:
+        """The paths of candidates after their left half."""
+        paths = paths.branch(stream)
         paths.advance(values, torch.full((len(paths),), size))
         return paths
 
