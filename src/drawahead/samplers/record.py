@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass, fields
 from typing import Any, final
 
@@ -88,7 +89,8 @@ class SamplerRecord:
         plain = validate.keys("the sampler", value, "text", "kind", "choice", "probes")
         text = validate.text("the text of the sampler", plain["text"])
         sampler = None if plain["kind"] is None else from_repr(text)
-        if sampler is not None and plain["kind"] != _to_dict(sampler):
+        written, own = (json.dumps(kind, sort_keys=True) for kind in (plain["kind"], sampler and _to_dict(sampler)))
+        if written != own:
             raise InputError(f"the sampler is called {short(text)}, but its settings are others")
         choice = validate.text("the choice of the sampler", plain["choice"])
         return SamplerRecord(text, sampler, choice, validate.count("the probes of the sampler", plain["probes"]))
