@@ -26,8 +26,8 @@ from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.run import Call, Run
 from drawahead.rounds.starting import came, capture_all, settled, start
 from drawahead.rounds.threads import Executor
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.coupled import Auto
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler

@@ -19,9 +19,8 @@ from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.recording import NotCaptured
 from drawahead.rounds.run import Call, Run
 from drawahead.rounds.threads import Executor
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler
 

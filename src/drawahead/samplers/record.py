@@ -9,10 +9,9 @@ from typing import Any, final
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.block import Block
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.picard import Picard
 from drawahead.samplers.recursive import Recursive
 from drawahead.samplers.separated import Separated
