@@ -6,7 +6,9 @@ as wrong and are not: the reason why is part of the contract.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +19,11 @@ from drawahead.laws import Categorical
 from drawahead.randomness import Purpose, Stream
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Block, Coupled, Recursive, Sampler, Sequential, Stepwise
-from drawahead.samplers.segments import Flags, Ints
+from drawahead.samplers.recursive import Recursion
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
 
 Judged = tuple[Tensor, Tensor]
+Try = Callable[..., Thread]
 
 
 def outright(window: Window, kept: Tensor) -> Judged:
@@ -254,37 +257,58 @@ class GuessKept(Coupled):
 class FirstToFinish(Recursive):
     """Takes the accepted candidate that ends first: run time depends on the value."""
 
-    def settled(self, running: Ints, has_winner: Flags) -> Flags:
-        return has_winner | super().settled(running, has_winner)
+    @staticmethod
+    def speculate(draft: Try, candidate: Try, place: tuple[Any, ...], batches: Iterable[range]) -> Thread:
+        winners: list[Any] = []
+
+        def racing(*numbered: Any) -> Thread:
+            thread, message = candidate(*numbered), None
+            while not winners:
+                try:
+                    message = yield thread.send(message)
+                except StopIteration as stop:
+                    winners.extend([stop.value] * (stop.value is not None))
+                    return stop.value
+
+        return Recursive.speculate(draft, racing, place, batches)
 
 
 class AlwaysAccepted(Recursive):
     """Takes the first candidate whatever it is."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
+    @staticmethod
+    def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
         return torch.ones_like(uniform, dtype=torch.bool)
 
 
 class FlippedJudge(Recursive):
     """Accepts with 1 - target / draft."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
-        return super().accepts_candidate(uniform, -log_ratio, index)
+    @staticmethod
+    def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+        return Recursive.accepts_candidate(uniform, -log_ratio)
 
 
 class CappedCandidates(Recursive):
     """Gives up after one candidate: the second is taken whatever it is."""
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
-        return super().accepts_candidate(uniform, log_ratio, index) | torch.from_numpy(index >= 2)
+    def runs(self, paths: Paths) -> list[Thread]:
+        return CappedRecursion(paths, self).samples()
+
+
+class CappedRecursion(Recursion):
+    def judge(self, stream: Stream, step: Tensor, number: Tensor, *more: Any) -> tuple[Any, ...]:
+        accepted, *drawn = super().judge(stream, step, number, *more)
+        return (torch.tensor(accepted) | (number >= 2)).tolist(), *drawn
 
 
 class RatherCandidates(Recursive):
     """Takes a draft with (target / draft)^4, as candidates are there already: they have what the target has more than
     the draft, and no more."""
 
-    def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
-        return super().accepts_draft(uniform, 4 * log_ratio)
+    @staticmethod
+    def accepts_draft(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+        return Recursive.accepts_draft(uniform, 4 * log_ratio)
 
 
 # Harmless

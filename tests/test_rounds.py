@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from drawahead.executors import Local
-from drawahead.rounds.threads import Engine, Fork, Query, Thread
+from drawahead.laws import Categorical
+from drawahead.rounds.threads import Engine, Fork, Query, Row, Thread, Together
 
 
 @dataclass(eq=False)
@@ -300,6 +301,77 @@ def test_queries_of_different_oracles_share_a_round(double: Doubler) -> None:
         engine.round()
     assert engine.rounds == 2
     assert double.batches == [[1, 3], [2, 6]] and other.batches == [[2, 4], [4, 8]]
+
+
+def test_work_on_rows_that_are_alike_is_done_together(double: Doubler) -> None:
+    """Rows of two tables and plain numbers, in the order of the threads; each is sent its own part of the result."""
+    calls: list[tuple[list[float], list[int], int]] = []
+    laws = [Categorical(torch.full((3, 1, 2), float(i)) + torch.arange(3)[:, None, None]) for i in (0, 10)]
+
+    def work(law: Categorical, number: Tensor, size: int) -> tuple[Any, ...]:
+        calls.append((law.log_probs[:, 0, 0].tolist(), number.tolist(), size))
+        return Categorical(law.log_probs + 1), number.tolist(), None
+
+    def child(table: int, row: int, number: int, size: int) -> Thread:
+        law, *plain = yield Together(work, (Row(laws[table], row), number), (size,))
+        return float(law.table.log_probs[law.number, 0, 0]), plain
+
+    wanted = [(0, 2, 5, 1), (1, 0, 6, 1), (0, 1, 7, 2), (0, 0, 8, 1)]
+
+    def parent() -> Thread:
+        return (yield Fork([child(*each) for each in wanted]))
+
+    result, engine = drive(parent())
+    assert calls == [([2.0, 10.0, 0.0], [5, 6, 8], 1), ([1.0], [7], 2)] and engine.rounds == 0
+    assert result == [(3.0, [5, None]), (11.0, [6, None]), (2.0, [7, None]), (1.0, [8, None])]
+
+
+def test_work_that_asks_begins_last_and_for_nobody_who_is_cancelled(double: Doubler) -> None:
+    def asking(number: Tensor) -> Thread:
+        doubled = yield Ask(double, number.tolist())
+        return doubled
+
+    def plain(number: Tensor) -> list[bool]:
+        return [True] * len(number)
+
+    def parent() -> Thread:
+        def asks(number: int) -> Thread:
+            return (yield Together(asking, (number,)))
+
+        def wins() -> Thread:
+            return (yield Together(plain, (0,)))
+
+        both = [Fork([asks(i), wins(), asks(10 + i)], until=lambda result: result is True) for i in (1, 2)]
+        return (yield Fork([wrapped(fork) for fork in both]))
+
+    def wrapped(fork: Fork) -> Thread:
+        return (yield fork)
+
+    result, engine = drive(parent())
+    assert result == [(1, True), (1, True)]
+    assert double.batches == [[1, 2]] and engine.rounds == 1
+
+
+def test_work_that_fails_leaves_everything_closable(double: Doubler) -> None:
+    closed: list[int] = []
+
+    def failing(number: Tensor) -> Tensor:
+        raise KeyError("a bug in a sampler")
+
+    def child(number: int) -> Thread:
+        try:
+            (answer,) = yield Ask(double, [number])
+            yield Together(failing, (answer,))
+        finally:
+            closed.append(number)
+
+    engine = Engine(Local())
+    for number in (1, 2):
+        engine.spawn(child(number))
+    with pytest.raises(KeyError, match="a bug"):
+        engine.round()
+    engine.close()
+    assert engine.idle and sorted(closed) == [1, 2]
 
 
 def closing(double: Doubler, number: int, rounds: int, closed: list[int]) -> Thread:

@@ -109,6 +109,14 @@ class Stream:
     def __getitem__(self, rows: Tensor) -> Stream:
         return Stream(self.keys[rows], self.dtype)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What a row of it is made of."""
+        return {"keys": self.keys}
+
+    def made_of(self, tensors: dict[str, Tensor]) -> Stream:
+        """The streams with these keys."""
+        return Stream(**tensors, dtype=self.dtype)
+
     def uniform(self, purpose: Purpose, step: Tensor, attempt: Tensor | int = 0, size: int | None = None) -> Tensor:
         """Uniforms in (0, 1). `step` is (rows, w) or (rows,), `attempt` (rows,); `size` adds a last axis."""
         words = self._words(purpose, step, attempt, 1 if size is None else size)

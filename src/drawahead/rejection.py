@@ -1,13 +1,15 @@
-"""The building block under every sampler here: draw from a target law through a draft of it.
+"""Drawing from a target law through a draft of it: the building block of `Recursive`.
 
-Both functions work on tables of one-step laws (see `laws`) and draw one value for every cell. They are the rejection
-samplers with which the paper (arXiv 2511.07869) begins; mu is the target, nu the draft.
+`rejection` and `speculative_rejection` are the two rejection samplers with which the paper (arXiv 2511.07869) begins,
+on tables of one-step laws (see `laws`): one value for every cell. `Recursive` is made of the pieces of the second, with
+whole segments for values, and threads that draw them. mu is the target, nu the draft.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,11 +17,44 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.laws import Categorical, Gaussian, Law
 from drawahead.randomness import Purpose, Stream, checked_seed
+from drawahead.rounds.threads import Fork, Thread
 from drawahead.validate import as_float64, instance, number
 
 MOST = 1e9
 """Draws that a bound may ask for."""
 L = TypeVar("L", bound=Law)
+
+
+def accepts_draft(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+    """Whether to take x ~ nu, with probability min(1, mu(x) / nu(x)), whose logarithm is `log_ratio`."""
+    return uniform.log() <= log_ratio
+
+
+def accepts_candidate(uniform: Tensor, log_ratio: Tensor) -> Tensor:
+    """Whether to take y ~ mu, with probability max(0, 1 - nu(y) / mu(y))."""
+    return uniform < -torch.expm1(-log_ratio)
+
+
+def speculate(
+    draft: Callable[..., Thread], candidate: Callable[..., Thread], place: tuple[Any, ...], batches: Iterable[range]
+) -> Thread:
+    """Try number 0, `draft(*place)`, and 1, 2, ..., `candidate(*place, number)`: threads that return None where what
+    they drew is not accepted. Those of a batch run side by side. -> the number of the lowest one that is accepted, and
+    what it drew: not of the first to end, for how long one takes may depend on what it draws.
+    """
+    for batch in batches:
+        threads = [candidate(*place, number) if number else draft(*place) for number in batch]
+        if len(threads) == 1:
+            winner = 0, (yield from threads[0])
+        else:
+            winner = (yield Fork(threads, until=_accepted)) or (0, None)
+        if _accepted(winner[1]):
+            return batch[winner[0]], winner[1]
+    raise AssertionError("there are always more candidates")
+
+
+def _accepted(drawn: object) -> bool:
+    return drawn is not None
 
 
 class Rejection(NamedTuple):
@@ -66,15 +101,14 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
     """
     stream, step = _addresses(target, draft, seed)
     values = draft.draw(draft.noise(stream, Purpose.VALUE, step))
-    open_ = stream.uniform(Purpose.ACCEPT, step).log() > target.log_ratio(draft, values)
+    open_ = ~accepts_draft(stream.uniform(Purpose.ACCEPT, step), target.log_ratio(draft, values))
     tries = torch.zeros(target.shape, dtype=torch.int64)
     attempt = 0
     while bool(open_.any()):
         attempt += 1
         tries += open_
         y = target.draw(target.noise(stream, Purpose.VALUE, step, attempt))
-        chance = -torch.expm1(-target.log_ratio(draft, y))
-        accepted = open_ & (stream.uniform(Purpose.ACCEPT, step, attempt) < chance)
+        accepted = open_ & accepts_candidate(stream.uniform(Purpose.ACCEPT, step, attempt), target.log_ratio(draft, y))
         values, open_ = _put(values, y, accepted), open_ & ~accepted
     return Rejection(values, tries)
 

@@ -28,8 +28,8 @@ from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.recording import NotCaptured
 from drawahead.rounds.run import Call, Result, Run, Stop, Watch
 from drawahead.rounds.threads import Executor
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.coupled import Auto
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler

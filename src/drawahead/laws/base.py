@@ -61,6 +61,14 @@ class Law(abc.ABC):
     def join(self, other: Self) -> Self:
         """Both tables side by side along the window."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it is made of, by name, one row for each of its own."""
+        return {name: table for name, table in vars(self).items() if table is not None}
+
+    def made_of(self, tensors: dict[str, Tensor]) -> Self:
+        """Laws made of these tensors."""
+        return type(self)(**tensors)
+
     @abc.abstractmethod
     def padded(self, width: int, leaning: bool) -> Self:
         """A table for as many rows with `width` columns, in memory of its own, of laws that nothing is drawn from."""

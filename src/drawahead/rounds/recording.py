@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import torch
+
+from drawahead.rounds.threads import no_garbage_collection
 
 
 class NotCaptured(Exception):
@@ -52,8 +52,9 @@ def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: 
                 work(model)
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # Graphs leave nothing behind that another might overwrite.
-        with _no_garbage_collection(), torch.cuda.graph(graph, pool=pool):
+        # Graphs leave nothing behind that another might overwrite; an old one that is freed meanwhile, as a dropped
+        # model's may be once it is found, would spoil this one.
+        with no_garbage_collection(), torch.cuda.graph(graph, pool=pool):
             work(model)
     except RuntimeError as error:
         raise NotCaptured(str(error).splitlines()[0]) from error
@@ -64,15 +65,3 @@ def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: 
 def _side(device: torch.device) -> torch.cuda.Stream:
     """Where work is tried before it is recorded: always the same, for libraries keep memory for every stream."""
     return torch.cuda.Stream(device)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """An old graph that is freed while another is captured spoils it; a dropped model's may wait to be found."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

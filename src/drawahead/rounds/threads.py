@@ -1,17 +1,21 @@
 """The round engine: threads yield queries; every round answers all pending ones as one batch.
 
-A *thread* is a generator. It yields a `Query` and is sent an answer, or yields a `Fork` and is sent the results of
-its children. A round is one barrier: the queries of all live threads are gathered, answered together, and every
-thread is resumed in the order in which it asked. Forking, joining and returning cost no round.
+A *thread* is a generator. It yields a `Query` and is sent an answer, a `Fork` and is sent the results of its children,
+or `Together` and is sent its part of work done for many threads. A round is one barrier: the queries of all live
+threads are gathered, answered together, and every thread is resumed. All else costs no round.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+import gc
+import inspect
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
 
+import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
@@ -63,11 +67,8 @@ class Query(abc.ABC):
         """What the thread is sent, from the evaluation of all items."""
 
     def answer_all(self) -> tuple[Any, Tensor]:
-        """Ask at once about the whole table, padding included: what a captured round does.
-
-        -> the answer, and whether all that it says about what is not padding are laws: one flag (1,) on the device.
-        Nothing is read back, and shapes depend on nothing but shapes.
-        """
+        """Ask about the whole table, padding included, as a captured round does: nothing is read back. -> the answer,
+        and whether all that it says about what is not padding are laws: one flag (1,) on the device."""
         raise InputError(f"a {type(self).__name__} cannot be captured: draw with graphs=False")
 
     def take(self, start: int, stop: int) -> Self:
@@ -86,7 +87,7 @@ class Query(abc.ABC):
 Thread = Generator[Any, Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fork:
     """Run child threads side by side. The parent is sent the list of their results.
 
@@ -99,24 +100,42 @@ class Fork:
     until: Callable[[Any], bool] | None = None
 
 
+class Row(NamedTuple):
+    """A row of a table: of a tensor, or of whatever says which `tensors` it is made of and can be `made_of` others."""
+
+    table: Any
+    number: int
+
+
+class Together(NamedTuple):
+    """Work on rows, done at once for all threads that wait for the same `work` on rows that are `alike`.
+
+    It is called with a table for each of the `rows`, stacked from those of all threads (plain numbers as a tensor), and
+    with what is alike. It returns a table, of which each thread is sent its `Row`, a list, of which it is sent its
+    entry, or a tuple of those. Work that asks is a generator, and begins when nothing else is left before the round.
+    """
+
+    work: Callable[..., Any]
+    rows: tuple[Row | int, ...]
+    alike: tuple[Hashable, ...] = ()
+
+
 class Executor(Protocol):
     """Answers the queries of one round. Order in, order out; how is its own affair."""
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Node:
     thread: Thread
     parent: _Node | None = None
     index: int = 0
     fork: Fork | None = None
-    children: list[_Node] = field(default_factory=list)
-    results: dict[int, Any] = field(default_factory=dict)
+    children: Sequence[_Node] = ()
+    results: dict[int, Any] | None = None
     winner: int | None = None
-    ended: int = 0
-    """How many children, from the first on, have all ended."""
-    query: Query | None = None
+    ended: int = 0  # how many children, from the first on, have all ended
     cancelled: bool = False
 
 
@@ -125,15 +144,17 @@ class Engine:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.rounds = 0
+        self.rounds = self.passes = self.rereads = 0
         self.widths: list[int] = []
-        self.passes = 0
-        self.rereads = 0
-        self._pending: list[_Node] = []
+        self._roots: set[_Node] = set()
+        self._pending: list[tuple[_Node, Query]] = []
+        self._waiting: dict[tuple[Any, ...], list[tuple[_Node, tuple[Row | int, ...]]]] = {}
 
     def spawn(self, thread: Thread) -> None:
         """Start a thread; it runs until its first query."""
-        self._run(_Node(thread), None)
+        with no_garbage_collection():
+            self._start(thread)
+            self._work()
 
     @property
     def idle(self) -> bool:
@@ -142,33 +163,32 @@ class Engine:
 
     def round(self) -> None:
         """Answer every pending query as one batch, then resume each thread in the order in which it asked."""
-        nodes, self._pending = self._pending, []
-        queries = [node.query for node in nodes if node.query is not None]
+        pending, self._pending = self._pending, []
+        queries = [query for _, query in pending]
         self.rounds += 1
         self.widths.append(sum(query.conditionings for query in queries))
         self.passes += sum(query.passes for query in queries)
         try:
             answers = self.executor.answer(queries)
         except BaseException:
-            self._pending = nodes
+            self._pending = pending
             raise
-        for i, (node, query, cells) in enumerate(zip(nodes, queries, answers, strict=True)):
-            node.query = None
-            try:
+        with no_garbage_collection():  # it would look through all threads again and again, and find nothing
+            for (node, query), cells in zip(pending, answers, strict=True):
                 if not node.cancelled:
                     self._run(node, query.answer(cells))
-            except BaseException:
-                self._pending += nodes[i:]  # still to be closed
-                raise
-        self._pending = [node for node in self._pending if not node.cancelled]
+            self._work()
+        self._pending = [(node, query) for node, query in self._pending if not node.cancelled]
 
     def close(self) -> None:
         """Abandon everything still running."""
-        for node in self._pending:
-            while node.parent is not None:
-                node = node.parent
+        for node in self._roots:
             self._cancel(node)
-        self._pending = []
+        self._roots, self._pending, self._waiting = set(), [], {}
+
+    def _start(self, thread: Thread) -> None:
+        self._roots.add(root := _Node(thread))
+        self._run(root, None)
 
     def _run(self, node: _Node, message: Any) -> None:
         stack = [(node, message)]  # explicit: a fork may be nested deeper than Python recurses
@@ -181,8 +201,12 @@ class Engine:
             except StopIteration as stop:
                 if node.parent is not None:
                     self._deliver(node.parent, node.index, stop.value, stack)
+                else:
+                    self._roots.discard(node)
                 continue
-            if isinstance(item, Fork):
+            if isinstance(item, Together):
+                self._waiting.setdefault((item.work, item.alike), []).append((node, item.rows))
+            elif isinstance(item, Fork):
                 node.fork, node.results, node.winner, node.ended = item, {}, None, 0
                 node.children = [_Node(thread, node, index) for index, thread in enumerate(item.threads)]
                 if node.children:
@@ -193,27 +217,40 @@ class Engine:
                 self.rereads += len(item)
                 stack.append((node, item.answer(self.executor.answer([item])[0])))
             else:
-                node.query = item
-                self._pending.append(node)
+                self._pending.append((node, item))
+
+    def _work(self) -> None:
+        """Do all work that threads wait for, what may ask last: until then others may cancel it, or join in."""
+        while self._waiting:
+            at_once = (key for key in self._waiting if not inspect.isgeneratorfunction(key[0]))
+            work, alike = key = next(at_once, None) or next(iter(self._waiting))
+            calls = [call for call in self._waiting.pop(key) if not call[0].cancelled]
+            if calls:
+                self._start(self._together(work, alike, *zip(*calls, strict=True)))
+
+    def _together(self, work: Callable[..., Any], alike: Any, nodes: Sequence[_Node], rows: Any) -> Thread:
+        result = work(*map(stacked, zip(*rows, strict=True)), *alike)
+        if isinstance(result, Generator):
+            result = yield from result
+        for node, own in zip(nodes, _each(result, len(nodes)), strict=True):
+            self._run(node, own)
 
     def _deliver(self, parent: _Node, index: int, result: Any, stack: list[tuple[_Node, Any]]) -> None:
-        fork = parent.fork
-        assert fork is not None
-        parent.results[index] = result
+        fork, results = parent.fork, parent.results
+        assert fork is not None and results is not None
+        results[index] = result
         if fork.until is not None and fork.until(result) and (parent.winner is None or index < parent.winner):
             parent.winner = index
             for child in parent.children[index + 1 :]:
                 self._cancel(child)
         last = len(parent.children) if parent.winner is None else parent.winner + 1
-        while parent.ended in parent.results:
+        while parent.ended in results:
             parent.ended += 1
         if parent.ended < last:
             return
-        parent.children = []
-        if fork.until is None:
-            stack.append((parent, [parent.results[i] for i in range(last)]))
-        else:
-            stack.append((parent, None if parent.winner is None else (parent.winner, parent.results[parent.winner])))
+        parent.children, parent.results = (), None
+        winner = None if parent.winner is None else (parent.winner, results[parent.winner])
+        stack.append((parent, [results[i] for i in range(last)] if fork.until is None else winner))
 
     def _cancel(self, node: _Node) -> None:
         nodes = [node]
@@ -222,3 +259,42 @@ class Engine:
             node.cancelled = True
             nodes.extend(node.children)
             node.thread.close()
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """These rows as one table, in order; plain numbers as a tensor."""
+    if isinstance(rows[0], int):
+        return torch.tensor(rows)
+    places: dict[int, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(id(row.table), []).append(place)
+    tables = [rows[own[0]].table for own in places.values()]
+    numbers = [torch.tensor([rows[place].number for place in own]) for own in places.values()]
+    order = torch.tensor([place for own in places.values() for place in own]).argsort()
+    columns = [{"": table} if isinstance(table, Tensor) else table.tensors() for table in tables]
+    whole = {}
+    for name, column in columns[0].items():
+        device = column.device
+        parts = [each[name][own.to(device)] for each, own in zip(columns, numbers, strict=True)]
+        whole[name] = torch.cat(parts)[order.to(device)] if len(parts) > 1 else parts[0]
+    return whole[""] if isinstance(tables[0], Tensor) else tables[0].made_of(whole)
+
+
+def _each(part: Any, count: int) -> Sequence[Any]:
+    """What every thread is sent of a result."""
+    if isinstance(part, tuple):
+        return list(zip(*(_each(one, count) for one in part), strict=True))
+    if part is None or isinstance(part, list):
+        return part or [None] * count
+    return [Row(part, number) for number in range(count)]

@@ -1,9 +1,8 @@
 """Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
 
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.block import Block
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.picard import Picard
 from drawahead.samplers.record import SAMPLERS, named
 from drawahead.samplers.recursive import Recursive

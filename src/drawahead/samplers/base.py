@@ -34,6 +34,10 @@ class Sampler(abc.ABC):
     def run(self, paths: Paths) -> Thread:
         """Bring every row of `paths` to its end."""
 
+    def runs(self, paths: Paths) -> list[Thread]:
+        """Threads that do so together: one, or one for each row."""
+        return [self.run(paths)]
+
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
         """The threads that draw these samples: one for the whole batch, unless a sampler says otherwise."""
         paths = chain.start(seed, torch.as_tensor(samples), tally)

@@ -18,7 +18,7 @@ from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
-from drawahead.samplers.base import Guarantee
+from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 from drawahead.validate import number
 
@@ -93,3 +93,22 @@ class Coupled(Refining):
         outright = window.target.draw(window.noise)  # for the step after the draft, which has no guess to agree with
         values = torch.where(like(window.used, values), values, outright[:, :-1])
         return kept, torch.cat([values, outright[:, -1:]], dim=1)
+
+
+@final
+@dataclass(frozen=True)
+class Auto(Sampler):
+    """Chooses between `Sequential` and `Coupled` and its window, by timing a few rounds; the report says what and why.
+
+    A runner chooses once for each number of samples drawn together, from timings and from pilot samples on noise of
+    their own, never from the samples it is asked for. So the choice changes no distribution, and equal calls of one
+    runner give equal samples. To draw the same samples of a diffusion elsewhere, name the sampler that the report
+    names, or the one that `drawahead.tune` returns.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        exact=True, rounds="n at most", reference="Sequential or Coupled, by measurement"
+    )
+
+    def run(self, paths: Paths) -> Thread:
+        return Coupled().run(paths)

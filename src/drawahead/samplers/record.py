@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass, fields
 from typing import Any, final
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.samplers.auto import Auto
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.block import Block
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.picard import Picard
 from drawahead.samplers.recursive import Recursive
 from drawahead.samplers.separated import Separated
@@ -85,13 +85,14 @@ class SamplerRecord:
 
     @staticmethod
     def from_dict(value: object) -> SamplerRecord:
-        found = validate.keys("the sampler", value, "text", "kind", "choice", "probes")
-        sampler = None if found["kind"] is None else _from_dict(found["kind"])
-        text = validate.text("the text of the sampler", found["text"])
-        if sampler is not None and text != repr(sampler):
-            raise InputError(f"the sampler is called {short(text)}, but its settings are those of {sampler!r}")
-        choice = validate.text("the choice of the sampler", found["choice"])
-        return SamplerRecord(text, sampler, choice, validate.count("the probes of the sampler", found["probes"]))
+        plain = validate.keys("the sampler", value, "text", "kind", "choice", "probes")
+        text = validate.text("the text of the sampler", plain["text"])
+        sampler = None if plain["kind"] is None else from_repr(text)
+        written, own = (json.dumps(kind, sort_keys=True) for kind in (plain["kind"], sampler and _to_dict(sampler)))
+        if written != own:
+            raise InputError(f"the sampler is called {short(text)}, but its settings are others")
+        choice = validate.text("the choice of the sampler", plain["choice"])
+        return SamplerRecord(text, sampler, choice, validate.count("the probes of the sampler", plain["probes"]))
 
 
 def _evaluated(node: ast.expr) -> Any:
@@ -112,34 +113,5 @@ def _to_dict(sampler: Sampler) -> dict[str, Any] | None:
     return {"name": type(sampler).__name__, "settings": plain}
 
 
-def _from_dict(value: object, nested: bool = False) -> Sampler:
-    found = validate.keys("the kind of the sampler", value, "name", "settings")
-    kind = _KINDS.get(validate.text("the name of the sampler", found["name"]))
-    if kind is None:
-        raise InputError(f"there is no sampler {short(found['name'])}")
-    settings = validate.keys(f"the settings of {kind.__name__}", found["settings"], *_settings(kind))
-    usual = kind()
-    made = {}
-    for key, setting in settings.items():
-        if isinstance(getattr(usual, key), Sampler) and not nested:
-            made[key] = _from_dict(setting, nested=True)
-        elif _fits(setting, getattr(usual, key)):
-            made[key] = setting
-        else:
-            raise InputError(f"{key} of {kind.__name__} cannot be {short(setting)}")
-    try:
-        sampler: Sampler = kind(**made)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the settings of {kind.__name__} are wrong: {error}") from None
-    return sampler
-
-
 def _settings(kind: Any) -> list[str]:
     return [field.name for field in fields(kind)]
-
-
-def _fits(setting: object, usual: object) -> bool:
-    """Whether a setting has the type of the usual one; what is None by default may be a number or a word."""
-    if isinstance(usual, bool) or setting is None:
-        return type(setting) is type(usual)
-    return type(setting) in ((int, float, str) if usual is None else (int, float))

@@ -1,4 +1,4 @@
-"""Recursive speculative rejection sampling: the decisions. What follows from them is in `recursion.py`.
+"""Recursive speculative rejection sampling.
 
 Anari, Baronio, Chen, Haqi, Koehler, Li, Vuong, "Parallel sampling via autospeculation" (arXiv 2511.07869).
 Symbols: S = [a, b) a segment, mu_S its target law, nu_S the draft (all of S from the answer at a), rho the growth of
@@ -7,22 +7,18 @@ the batches of candidates.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from drawahead.chains.base import Paths
 from drawahead.errors import InputError
-from drawahead.rounds.threads import Thread
+from drawahead.rejection import accepts_candidate, accepts_draft, speculate
+from drawahead.rounds.threads import Fork, Row, Thread, Together
 from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.samplers.recursion import Recursion
-from drawahead.samplers.segments import Flags, Ints
+from drawahead.samplers.segments import At, Drawn, Segments
 from drawahead.validate import number, short
 
 PAPER = "paper"
@@ -59,51 +55,91 @@ class Recursive(Sampler):
             raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
 
     def run(self, paths: Paths) -> Thread:
+        yield Fork(self.runs(paths))
+
+    def runs(self, paths: Paths) -> list[Thread]:
         if paths.windows_only:
             raise InputError(f"Recursive cannot draw {paths.windows_only}; use Block() or Coupled()")
-        return Recursion(self, paths).rounds()
+        return Recursion(paths, self).samples()
 
-    def accepts_draft(self, uniform: Tensor, log_ratio: Tensor) -> Tensor:
-        """Whether to take x ~ nu_S: with probability min(1, mu_S(x) / nu_S(x))."""
-        return uniform.log() <= log_ratio
+    accepts_draft = staticmethod(accepts_draft)
+    accepts_candidate = staticmethod(accepts_candidate)
+    speculate = staticmethod(speculate)
 
-    def accepts_candidate(self, uniform: Tensor, log_ratio: Tensor, index: Ints) -> Tensor:
-        """Whether to take y ~ mu_S, candidate number `index`: with probability max(0, 1 - nu_S(y) / mu_S(y))."""
-        return uniform < -torch.expm1(-log_ratio)
+    def first_size(self, length: int) -> int:
+        """How large the first segment of a sample of this length should be."""
+        return length if self.growth == PAPER else max(4, int(math.sqrt(length)))
 
-    def settled(self, running: Ints, has_winner: Flags) -> Flags:
-        """Which segments wait for no candidate any more: `running` are under way below the lowest accepted one, or in
-        all. Never the one that ends first: run time depends on the value."""
-        return np.asarray(running == 0)
-
-    @property
-    def eager(self) -> bool:
-        """Whether the first candidates begin before it is known that they are needed. Not in the recursion: there
-        segments are small and mostly accepted, and every level would multiply the queries."""
-        return self.growth != PAPER
-
-    def first_segment(self, length: Ints) -> Ints:
-        """How large the first segment of samples of these lengths should be."""
-        return length if self.growth == PAPER else np.maximum(4, np.sqrt(length)).astype(np.int64)
-
-    def next_segment(self, size: Ints, accepted: Flags) -> Ints:
+    def next_size(self, size: int, accepted: bool) -> int:
         """How large the next one should be. This reads how segments fared that are committed, whose noise is spent."""
         if self.growth == PAPER:
             return size
-        smaller = np.maximum(1, np.floor(size / _WIDER))
-        return np.where(accepted, np.ceil(size * _WIDER), smaller).astype(np.int64)
+        return math.ceil(size * _WIDER) if accepted else max(1, int(size / _WIDER))
 
-    def batch_after(self, index: int, length: int) -> int:
-        """One past the last of the candidates that run beside number `index`, the first of its batch, in a sample of
-        so many steps."""
-        if self.growth is None:
-            return max(_FIRST, 2 * index)
-        depth = max(1, math.ceil(math.log2(length)))
-        return _batch_after(index, 1 + (1 / depth if isinstance(self.growth, str) else self.growth))
+    def batches(self, length: int, outermost: bool) -> Iterator[range]:
+        """The numbers of tries that run side by side: 0 is the draft, the others candidates. Those of a sample's own
+        segments begin with the draft; inside, where most segments are accepted, that would multiply the queries."""
+        first = 0 if outermost and self.growth != PAPER else 1
+        if first:
+            yield range(first)
+        rho = 1 / max(1, math.ceil(math.log2(length))) if isinstance(self.growth, str) else self.growth
+        for r in itertools.count():
+            end = _FIRST * 2**r if rho is None else math.ceil((1 + rho) ** r)
+            if end > max(first, 1):
+                yield range(first, end)
+                first = end
 
 
-@functools.cache
-def _batch_after(index: int, growth: float) -> int:
-    """The batches are ceil(growth^r) ... ceil(growth^(r + 1)) - 1; empty ones are skipped."""
-    ends = (math.ceil(growth**r) for r in itertools.count(max(0, math.floor(math.log(index, growth)) - 1)))
-    return next(end for end in ends if end > index)
+@dataclass(frozen=True, eq=False)
+class Recursion(Segments):
+    """The threads that draw a batch of samples, one for each sample and one for each candidate.
+
+    What they have done by `Together` is in `segments.py`: once for all threads that want the same.
+    """
+
+    sampler: Recursive
+
+    def samples(self) -> list[Thread]:
+        return [self.sample(at, room) for at, room in self.places()]
+
+    def sample(self, at: At, room: int) -> Thread:
+        """Draw a sample, one segment after another."""
+        wish, draft = self.sampler.first_size(at.length), None
+        while room:
+            size, following = min(wish, room), self.sampler.next_size(wish, accepted=True)
+            beyond = min(following, room - size)
+            if draft is None:
+                draft = yield Together(self.laws, (at.paths,), (size,))
+            number, drawn = yield from self.segment(at, draft, size, beyond, outermost=True)
+            wish = self.sampler.next_size(wish, accepted=number == 0)
+            at, room, draft = yield from self.commit(at, drawn.values, size, drawn.onward, beyond, wish)
+
+    def segment(self, at: At, draft: Row, size: int, beyond: int, *, outermost: bool = False) -> Thread:
+        """Draw S from mu_S: x ~ nu_S or else candidates y ~ mu_S, until one is accepted. `draft` holds nu_S; `beyond`
+        steps after S will need laws from the answer at b. -> the number of the try, and what it drew."""
+        if size == 1:  # nu = mu
+            values = yield Together(self.draw, (at.stream, at.step, draft))
+            return 0, Drawn(values, draft, None)
+        batches = self.sampler.batches(at.length, outermost)
+        return (yield from self.sampler.speculate(self.guess, self.candidate, (at, draft, size, beyond), batches))
+
+    def guess(self, at: At, draft: Row, size: int, beyond: int) -> Thread:
+        """Draw x ~ nu_S and verify it. -> x, if it is accepted."""
+        accepted, *drawn = yield Together(
+            self.verify, (at.paths, at.stream, draft), (self.sampler.accepts_draft, size, beyond)
+        )
+        return Drawn(*drawn) if accepted else None
+
+    def candidate(self, at: At, draft: Row, size: int, beyond: int, number: int) -> Thread:
+        """Draw y ~ mu_S, its left half and its right half, with noise of its own. -> y, if it is accepted. That takes
+        no query: what mu_S(y) is the halves know, and nu_S is the draft."""
+        half = (size + 1) // 2
+        stream, nu_left = yield Together(self.branch, (at.stream, at.step, number, draft), (size, half))
+        _, left = yield from self.segment(at._replace(stream=stream), nu_left, half, beyond=size - half)
+        paths = yield Together(self.advance, (at.paths, stream, left.values), (half,))
+        nu_right = left.onward or (yield Together(self.laws, (paths,), (size - half,)))
+        middle = at._replace(paths=paths, stream=stream, step=at.step + half)
+        _, right = yield from self.segment(middle, nu_right, size - half, beyond)
+        rows = (stream, at.step, number, draft, left.values, left.target, right.values, right.target)
+        accepted, values, target = yield Together(self.judge, rows, (self.sampler.accepts_candidate, size))
+        return Drawn(values, target, right.onward) if accepted else None

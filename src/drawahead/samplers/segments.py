@@ -1,182 +1,139 @@
-"""The books of a recursion: which segments of which samples are under way, and what was drawn and answered for them.
+"""Segments of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
 
-Everything that is alike is kept in one table, so that a round costs a few operations for all samples and all candidates
-together. Control is numpy on the CPU; laws, values and paths are tensors where the model lives.
+Such a function is called with tables that have a row for each thread; what follows them is the same for all.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Law
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-NONE = -1
-"""In place of a number that there is not."""
-LAWS, VERIFY, FORKED, ENDED, DROPPED = range(5)
-"""What a node waits for: laws to draft from, the answer about its guess, its candidates; the others, once it is judged;
-or nothing any more."""
-_LEAST = 1024  # rows that are not worth sweeping
+from drawahead.randomness import Purpose, Stream
+from drawahead.rounds.threads import Row, Thread, Together
 
 
-def _none() -> Ints:
-    return np.zeros(0, dtype=np.int64)
+class At(NamedTuple):
+    """Where a thread stands."""
+
+    paths: Row
+    stream: Row  # its noise
+    step: int
+    length: int  # of the sample
+    sample: int  # its number
 
 
-def together(*keys: Ints) -> Iterator[Ints]:
-    """Where all keys are equal: groups of indices."""
-    if not len(keys[0]):
-        return
-    order = np.lexsort(keys)
-    differs = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-    yield from np.split(order, differs.nonzero()[0] + 1)
+class Drawn(NamedTuple):
+    """A segment drawn from its target mu_S."""
+
+    values: Row  # (|S|, ...)
+    target: Row  # (|S|,) the law of each step given those before
+    onward: Row | None  # laws of the steps after S from the answer at b, if that was asked
 
 
-def cells(first: Ints, width: int) -> Ints:
-    """The addresses first, first + 1, ... of `width` cells (rows, width)."""
-    return np.asarray(first[:, None] + np.arange(width))
+Accepts = Callable[[Tensor, Tensor], Tensor]
+"""Decides from uniforms and log ratios of target to draft."""
 
 
-@final
-@dataclass(eq=False)
-class Nodes:
-    """Draws in progress, a row each: of a whole sample (a root), or of one candidate for its parent's segment.
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Segments [a, b) of a batch of paths."""
 
-    A candidate draws the left half of that segment and then the right one; a root draws one stretch after another.
-    What it is at now is its own segment.
-    """
+    whole: Paths
 
-    row: Ints = field(default_factory=_none)  # of its sample, among the paths
-    parent: Ints = field(default_factory=_none)
-    index: Ints = field(default_factory=_none)  # among the candidates
-    key: Ints = field(default_factory=_none)  # of its noise: this word, and the next
-    key_low: Ints = field(default_factory=_none)
-    context: Ints = field(default_factory=_none)  # where its path stands before the segment
-    right: Ints = field(default_factory=_none)  # whether its left half is drawn
-    left: Ints = field(default_factory=_none)  # where that is
-    start: Ints = field(default_factory=_none)  # the segment: its first step
-    size: Ints = field(default_factory=_none)
-    beyond: Ints = field(default_factory=_none)  # for how many steps after it laws will be needed
-    draft: Ints = field(default_factory=_none)  # where its laws are
-    state: Ints = field(default_factory=_none)
-    ended: Ints = field(default_factory=_none)  # one past the last candidate that was begun
-    result: Ints = field(default_factory=_none)  # where what was drawn is; NONE of a candidate that was not accepted
-    onward: Ints = field(default_factory=_none)  # where laws of the steps after it are
+    def places(self) -> Iterator[tuple[At, int]]:
+        """Where every sample stands, and how many steps from there are random, one after another."""
+        whole = self.whole
+        table, columns = self._now(), (whole.position, whole.length, whole.sample, whole.stretch)
+        for i, (*at, room) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            yield At(Row(table, i), Row(table.stream, i), *at), room
 
-    def __len__(self) -> int:
-        return len(self.row)
+    def _now(self) -> Paths:
+        return self.whole.made_of(self.whole.tensors())
 
-    def add(self, **columns: Ints | int) -> Ints:
-        """New rows; columns that are not given are NONE. -> their numbers."""
-        before, count = len(self), max(np.size(column) for column in columns.values())
-        for name in self._names():
-            new = np.broadcast_to(np.asarray(columns.get(name, NONE), dtype=np.int64), (count,))
-            setattr(self, name, np.concatenate([getattr(self, name), new]))
-        return np.arange(before, before + count)
+    def laws(self, paths: Paths, size: int) -> Thread:
+        """One query each: the laws of the next steps, all from the answer at the current position."""
+        one = torch.ones(len(paths), dtype=torch.int64)
+        answer: Answer = yield paths.ask(None, one, (one * (size - 1))[:, None])
+        return answer.target.join((yield from answer.after(one - 1, size - 1)))
 
-    def clear(self) -> None:
-        """Forget those that were dropped."""
-        rows = self.state != DROPPED
-        number = np.append(np.cumsum(rows) - 1, NONE)  # the parent of a root is NONE, the last
-        for name in self._names():
-            setattr(self, name, getattr(self, name)[rows])
-        self.parent = number[self.parent]
+    def draw(self, stream: Stream, step: Tensor, law: Law) -> Tensor:
+        """Values of single steps."""
+        return law.draw(law.noise(stream, Purpose.VALUE, step[:, None].to(stream.keys.device)))
 
-    def drop(self, ids: Ints) -> None:
-        """These and all that descend from them are done with."""
-        dead = np.zeros(len(self) + 1, dtype=bool)  # the last one stands for the parent of roots
-        dead[ids] = True
-        while len(ids):
-            ids = (dead[self.parent] & ~dead[:-1]).nonzero()[0]
-            dead[ids] = True
-        self.state[dead[:-1]] = DROPPED
+    def verify(self, paths: Paths, stream: Stream, draft: Law, accepts: Accepts, size: int, beyond: int) -> Thread:
+        """Guess all of a segment, and ask about the conditionings a+1 ... b-1 along the guess (a is known already), and
+        about b if `beyond` steps after it need laws. -> whether it is accepted, and what was drawn."""
+        paths = paths.branch(stream)
+        guess = draft.draw(draft.noise(stream, Purpose.VALUE, paths.steps(size)))
+        last = torch.full((len(paths),), size - 1)
+        reach = torch.zeros(len(paths), size - 1 + (beyond > 0), dtype=torch.int64)
+        reach[:, -1] = max(0, beyond - 1)
+        answer: Answer = yield paths.ask(guess, last + (beyond > 0), reach, first=1)
+        target, onward = draft.first(1).join(answer.target.first(size - 1)), None
+        if beyond:
+            after: Law = yield from answer.after(last, beyond - 1)
+            rows = torch.arange(len(paths), device=guess.device)[:, None]
+            onward = answer.target[rows, torch.full_like(rows, size - 1)].join(after)
+        uniform = stream.uniform(Purpose.ACCEPT, paths.steps(1)[:, 0])
+        accepted = accepts(uniform, target.log_ratio(draft, guess).sum(1)).tolist()
+        paths.tally.drafted += size * len(accepted)
+        paths.tally.accepted += size * sum(accepted)
+        return accepted, guess, target, onward
 
-    def _names(self) -> list[str]:
-        return [each.name for each in dataclasses.fields(self)]
+    def branch(self, stream: Stream, step: Tensor, number: Tensor, draft: Law, size: int, half: int) -> tuple[Any, ...]:
+        """Begin candidates for segments. -> their noise, and the draft of their left half."""
+        self.whole.tally.candidates += len(step)
+        device = stream.keys.device
+        return stream.child(number.to(device), step.to(device)), draft.first(half)
 
+    def judge(
+        self,
+        stream: Stream,
+        step: Tensor,
+        number: Tensor,
+        draft: Law,
+        left: Tensor,
+        mu_left: Law,
+        right: Tensor,
+        mu_right: Law,
+        accepts: Accepts,
+        size: int,
+    ) -> tuple[Any, ...]:
+        """Put the halves of candidates together. -> whether they are accepted, and what was drawn."""
+        values, target = torch.cat([left, right], dim=1), mu_left.join(mu_right)
+        uniform = stream.uniform(Purpose.CORRECT, step.to(values.device))
+        return accepts(uniform, target.log_ratio(draft, values).sum(1)).tolist(), values, target
 
-@final
-class Heap:
-    """Rows of several tensors, looked up by address. What nothing refers to is swept away when there is much of it."""
+    def first(self, law: Law, width: int, size: int) -> Law:
+        return law.first(size)
 
-    def __init__(self) -> None:
-        self.tables: dict[str, Tensor] = {}
-        self.used = 0
-        self._swept = _LEAST
+    def advance(self, paths: Paths, stream: Stream, values: Tensor, size: int) -> Paths:
+        """The paths of candidates after their left half."""
+        paths = paths.branch(stream)
+        paths.advance(values, torch.full((len(paths),), size))
+        return paths
 
-    def add(self, rows: dict[str, Tensor]) -> int:
-        """-> the address of the first."""
-        first, count = self.used, len(next(iter(rows.values())))
-        for name, new in rows.items():
-            table = self.tables.get(name)
-            if table is None or len(table) < first + count:
-                larger = new.new_empty(max(2 * first, first + count), *new.shape[1:])
-                if table is not None:
-                    larger[:first] = table[:first]
-                self.tables[name] = table = larger
-            table[first : first + count] = new
-        self.used += count
-        return first
+    def commit(self, at: At, values: Row, size: int, onward: Row | None, width: int, wish: int) -> Thread:
+        """Draw a segment for good. -> where the sample stands, how many steps from there are random one after another
+        (0 if it is complete), and laws for a segment as large as the `wish`, if there are any."""
+        paths, room = yield Together(self.committed, (at.sample, values), (size,))
+        if onward is not None and min(wish, room) < width:
+            onward = yield Together(self.first, (onward,), (width, min(wish, room)))
+        return at._replace(paths=paths, step=at.step + size), room, onward
 
-    def at(self, address: Ints) -> dict[str, Tensor]:
-        """Copies of these rows; an address of any shape."""
-        index = torch.from_numpy(address)
-        return {name: table[index.to(table.device)] for name, table in self.tables.items()}
-
-    @property
-    def full(self) -> bool:
-        """Whether it is worth sweeping."""
-        return self.used > 2 * self._swept
-
-    def sweep(self, live: list[Ints]) -> Ints:
-        """Keep only these. -> the new address of each old one; NONE stays."""
-        kept = np.zeros(self.used, dtype=bool)
-        for addresses in live:
-            kept[addresses.reshape(-1)] = True
-        index = torch.from_numpy(kept.nonzero()[0])
-        self.tables = {name: table[index.to(table.device)] for name, table in self.tables.items()}
-        self.used = len(index)
-        self._swept = max(_LEAST, self.used)
-        return np.append(np.cumsum(kept) - 1, NONE)
-
-
-@final
-class Cells:
-    """A heap of one-step laws, with a value each or without."""
-
-    def __init__(self) -> None:
-        self.heap = Heap()
-        self._kind: Any = None
-
-    def add(self, law: Law, values: Tensor | None = None) -> Ints:
-        """Keep a table (rows, w). -> the first address of each row."""
-        rows, width = law.shape
-        self._kind = type(law)
-        parts = {name: part.flatten(0, 1) for name, part in _parts(law).items()}
-        first = self.heap.add(parts if values is None else parts | {"": values.flatten(0, 1)})
-        return first + width * np.arange(rows)
-
-    def law(self, address: Ints) -> Law:
-        """The laws at addresses (rows, w)."""
-        return self.drawn(address)[0]
-
-    def drawn(self, address: Ints) -> tuple[Law, Tensor]:
-        """Laws and values at addresses (rows, w)."""
-        found = self.heap.at(address)
-        values = found.pop("", torch.empty(0))
-        law: Law = self._kind(**found)
-        return law, values
-
-
-def _parts(law: Any) -> dict[str, Tensor]:
-    parts = {each.name: getattr(law, each.name) for each in dataclasses.fields(law)}
-    return {name: part for name, part in parts.items() if part is not None}
+    def committed(self, sample: Tensor, values: Tensor, size: int) -> tuple[list[Row | None], list[int]]:
+        whole = self.whole
+        row = torch.searchsorted(whole.sample, sample)
+        every = values.new_zeros(len(whole), *values.shape[1:]).index_copy_(0, row.to(values.device), values)
+        number = torch.full_like(whole.position, -1)
+        live = whole.commit(every, torch.zeros_like(number).index_fill_(0, row, size))
+        number[live] = torch.arange(len(live))
+        table, room = self._now(), [*whole.stretch.tolist(), 0]
+        rows = number[row].tolist()
+        return [Row(table, i) if i >= 0 else None for i in rows], [room[i] for i in rows]

@@ -72,67 +72,70 @@ class Separated(Sampler):
 
     def _piece(self, piece: Piece, whole: TokenPaths, numbers: Tensor, stream: Stream) -> Thread:
         """Draw a piece of the samples with these numbers, its separator first."""
-        part = _start(piece, numbers, stream.child(piece.number, 0), self.spread, whole.tally)
-        run = self.inner.run(part)
-        yield from self._follow(piece, part, run, _next(run, None, whole.tally), whole, numbers, stream)
+        part = self._start(piece, numbers, stream.child(piece.number, 0), _Uncounted(whole.tally))
+        threads: list[Thread] = self.inner.runs(part) or [_nothing()]  # where all is known already
+        runs = [(run, _next(run, None)) for run in threads]
+        yield Fork([self._follow(*run, piece, part, whole, numbers, stream) for run in runs])
 
     def _follow(
         self,
-        piece: Piece,
-        part: TokenPaths,
         run: Thread,
         asked: Any,
+        piece: Piece,
+        part: TokenPaths,
         whole: TokenPaths,
         numbers: Tensor,
         stream: Stream,
     ) -> Thread:
         """Follow `run`, which has `asked` something, until rows are done; then they go on beside the others."""
-        while not part.finished:
-            answer = yield asked
-            asked = _next(run, answer, whole.tally)
-        done = torch.cat([finished for finished, _, _ in part.finished])
-        tokens = torch.cat([values for _, _, values in part.finished])
-        part.finished = []
-        rows, order = torch.searchsorted(numbers, done).sort()
-        settled = piece.settle(rows, tokens[order])
-        here, own = numbers[rows], stream[rows]
-        _record(whole, here, settled)
-        threads = [self._piece(below, whole, here, own) for below in settled.pieces]
-        if asked is not None:
-            threads.insert(0, self._follow(piece, part, run, asked, whole, numbers, stream))
+        while asked is not None and not part.finished:
+            asked = _next(run, (yield asked))
+        threads = [] if asked is None else [self._follow(run, asked, piece, part, whole, numbers, stream)]
+        if part.finished:
+            done, _, tokens = map(torch.cat, zip(*part.finished, strict=True))
+            part.finished = []
+            rows, order = torch.searchsorted(numbers, done).sort()
+            settled = piece.settle(rows, tokens[order])
+            _record(whole, numbers[rows], settled)
+            threads += [self._piece(below, whole, numbers[rows], stream[rows]) for below in settled.pieces]
         if threads:
             yield Fork(threads)
 
+    def _start(self, piece: Piece, numbers: Tensor, stream: Stream, tally: Tally) -> TokenPaths:
+        """Paths over the separator of a piece, in its own or in a random order."""
+        evidence = piece.evidence
+        rows, n = evidence.shape
+        known = evidence != HIDDEN
+        length = (~known).sum(1)
+        step = torch.arange(n).expand(rows, n)
+        key = stream.uniform(Purpose.ORDER, step) + (piece.level if self.spread else 0)
+        order = torch.where(known, torch.inf, key).argsort(dim=1, stable=True)
+        rank = torch.empty_like(order).scatter_(1, order, step)
+        rank = torch.where(rank < length[:, None], rank, -1)
+        tokens = torch.where(known, evidence, 0)
+        return TokenPaths(piece.oracle, numbers, torch.zeros_like(length), length, stream, tally, tokens, order, rank)
 
-def _next(run: Thread, answer: Any, tally: Tally) -> Any:
-    """What a thread asks next; None if it has ended.
 
-    Drafts are counted as they are judged, but steps as committed only when they are recorded: a drawn partner settles
-    two.
-    """
-    committed = tally.committed
+class _Uncounted(Tally):
+    """The tally of all pieces, but for steps committed: they count when they are recorded, for a drawn partner settles
+    two."""
+
+    committed = property(lambda self: 0, lambda self, steps: None)
+
+    def __init__(self, whole: Tally) -> None:
+        self.__dict__ = vars(whole)
+
+
+def _nothing() -> Thread:
+    yield from ()
+
+
+def _next(run: Thread, answer: Any) -> Any:
+    """What a thread asks next; None if it has ended."""
     try:
         return run.send(answer)
     except StopIteration:
         return None
-    finally:
-        tally.committed = committed
-
-
-def _start(piece: Piece, numbers: Tensor, stream: Stream, spread: bool, tally: Tally) -> TokenPaths:
-    """Paths over the separator of a piece, in its own or in a random order."""
-    evidence = piece.evidence
-    rows, n = evidence.shape
-    known = evidence != HIDDEN
-    length = (~known).sum(1)
-    step = torch.arange(n).expand(rows, n)
-    key = stream.uniform(Purpose.ORDER, step) + (piece.level if spread else 0)
-    order = torch.where(known, torch.inf, key).argsort(dim=1, stable=True)
-    rank = torch.empty_like(order).scatter_(1, order, step)
-    rank = torch.where(rank < length[:, None], rank, -1)
-    tokens = torch.where(known, evidence, 0)
-    position = torch.zeros(rows, dtype=torch.int64)
-    return TokenPaths(piece.oracle, numbers, position, length, stream, tally, tokens, order, rank)
 
 
 def _record(whole: TokenPaths, numbers: Tensor, settled: Settled) -> None:

@@ -9,7 +9,7 @@ takes the next window's draft from the round that verified this one; without it 
 
 A round is two functions around the model, `guess` and `absorb`, on dense (rows, width) tables whose columns past a
 row's own width are padding. They read nothing back from the device, so the same two run *packed* (`run`: the padding
-is dropped before the model sees it, rows leave as they finish) and *captured* (`engine.captured`: the padding stays,
+is dropped before the model sees it, rows leave as they finish) and *captured* (`rounds.captured`: the padding stays,
 and a round is one CUDA graph).
 """
 

@@ -21,13 +21,13 @@ from drawahead.chains.tokens import TokenPaths
 from drawahead.counting import tilings
 from drawahead.counting.matchings.planar import PlanarMatching
 from drawahead.errors import InputError
-from drawahead.laws import Categorical
+from drawahead.laws import Categorical, Law
+from drawahead.randomness import Stream
 from drawahead.report import Report
 from drawahead.rounds.threads import Thread
 from drawahead.sample import sample
 from drawahead.samplers import Recursive, Sampler, Separated, Sequential
-from drawahead.samplers.recursion import Recursion
-from drawahead.samplers.segments import Ints, together
+from drawahead.samplers.recursive import Recursion
 from drawahead.samplers.window import Window, WindowSampler
 from drawahead.show.films.replay import replay
 from drawahead.targets import MarkovChain
@@ -35,6 +35,7 @@ from drawahead.validate import short
 from drawahead.words import meant, pick
 
 LENGTH, LETTERS = 10, "ABC"
+_Key = tuple[int, ...]
 _STICKY = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
 BOARD = 20
 """The side of the board whose domino tilings `Separated` draws."""
@@ -124,15 +125,16 @@ def walk(name: str, seed: int) -> Walk:
     paths = chain.start(seed, torch.tensor([0]), Tally())
     rounds: list[Judged] = []
     segments: list[Segment] = []
+    reports: list[Report] = []
     watched = copy.copy(sampler)  # frozen, so that what it decides with can be put beside it only here
     if isinstance(sampler, Recursive):
-        _shadow(watched, "run", lambda paths: _Watched(sampler, paths, segments).rounds())
+        _shadow(watched, "runs", lambda paths: _Watched.of(sampler, paths, segments, reports).samples())
     elif isinstance(sampler, Sequential):
         _shadow(watched, "run", lambda paths: _one_by_one(sampler, paths, rounds))
     else:
         assert isinstance(sampler, WindowSampler)
         _shadow(watched, "judge", lambda window: _judged(sampler, window, rounds))
-    result = sample(chain, 1, sampler=watched, seed=seed)
+    result = sample(chain, 1, sampler=watched, seed=seed, on_round=reports.append)
     return Walk(name, sampler, chain, result.samples[0], paths.order[0], result.report, rounds, segments)
 
 
@@ -156,70 +158,68 @@ def _one_by_one(sampler: Sequential, paths: Paths, rounds: list[Judged]) -> Thre
 
 
 @final
-class _Watched:
+@dataclass(frozen=True, eq=False)
+class _Watched(Recursion):
     """The recursion of one sample, whose decisions are written down as they are made."""
 
-    def __init__(self, sampler: Recursive, paths: Paths, segments: list[Segment]) -> None:
-        self.sampler, self.segments, self.round = copy.copy(sampler), segments, 0
-        self.recursion = Recursion(self.sampler, paths)
-        self.asked: list[tuple[Ints, Tensor, int]] = []  # about which nodes, and values, the next decisions are
-        own = self.recursion
-        verifications, absorb, judge = own._verifications, own._absorb, own._judge
+    segments: list[Segment]
+    reports: list[Report]  # of the rounds before
+    told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # what the next decision is about
+    candidates: dict[_Key, tuple[_Key, tuple[int, int, int]]] = field(default_factory=dict)
+    """By the key of their noise: that of the segment, and as in `Segment.whose`."""
 
-        def counted() -> list[Any]:
-            self.round += 1
-            return verifications()
-
-        def absorbing(asked: Any, target: Any, onward: Any) -> Ints:
-            if asked.guess is not None:
-                self.asked.append((asked.nodes, asked.guess, 0))
-            return absorb(asked, target, onward)
-
-        def judging(ids: Ints) -> None:
-            nodes = own.nodes
-            for group in together(nodes.size[nodes.parent[ids]]):
-                mine = ids[group]
-                halves = [(nodes.left, (nodes.size[nodes.parent[mine]] + 1) // 2), (nodes.result, nodes.size[mine])]
-                drawn = [own.drawn.drawn(first[mine, None] + _upto(int(size[0])))[1] for first, size in halves]
-                self.asked.append((mine, torch.cat(drawn, dim=1), 1))
-            judge(ids)
-
-        for name, method in (("_verifications", counted), ("_absorb", absorbing), ("_judge", judging)):
-            object.__setattr__(own, name, method)
+    @staticmethod
+    def of(sampler: Recursive, paths: Paths, segments: list[Segment], reports: list[Report]) -> _Watched:
+        own = copy.copy(sampler)
+        watched = _Watched(paths, own, segments, reports)
         for name in ("accepts_draft", "accepts_candidate"):
-            _shadow(self.sampler, name, self._decided(getattr(self.sampler, name)))
+            _shadow(own, name, watched._telling(getattr(sampler, name)))
+        return watched
 
-    def rounds(self) -> Thread:
-        return self.recursion.rounds()
-
-    def _decided(self, decide: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def _telling(self, decide: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def decided(uniform: Tensor, log_ratio: Tensor, *more: Any) -> Tensor:
-            accepted = decide(uniform, log_ratio, *more)
-            ids, values, candidates = self.asked.pop(0)
-            for row, node in enumerate(ids.tolist()):
-                told = (float(log_ratio[row]), float(uniform[row]), bool(accepted[row]))
-                self.segments.append(self._segment(node, tuple(values[row].tolist()), told, bool(candidates)))
-            return accepted
+            self.told.append((uniform, log_ratio))
+            return decide(uniform, log_ratio, *more)
 
         return decided
 
-    def _segment(self, node: int, values: tuple[int, ...], told: tuple[float, float, bool], candidate: bool) -> Segment:
-        nodes = self.recursion.nodes
-        number = int(nodes.index[node]) if candidate else 0
-        of = int(nodes.parent[node]) if candidate else node
-        whose, above = [], of
-        while int(nodes.parent[above]) >= 0:
-            parent = int(nodes.parent[above])
-            start = int(nodes.start[parent])
-            whose.append((int(nodes.index[above]), start, start + int(nodes.size[parent])))
-            above = parent
-        place = int(nodes.start[of]), int(nodes.size[of])
-        log_ratio, uniform, accepted = told
-        return Segment(self.round, *place, values, log_ratio, uniform, accepted, number, tuple(reversed(whose)))
+    def branch(self, stream: Stream, step: Tensor, number: Tensor, draft: Law, size: int, half: int) -> tuple[Any, ...]:
+        own, left = super().branch(stream, step, number, draft, size, half)
+        for row, (index, start) in enumerate(zip(number.tolist(), step.tolist(), strict=True)):
+            self.candidates[_key(own, row)] = _key(stream, row), (index, start, start + size)
+        return own, left
+
+    def verify(self, paths: Paths, stream: Stream, *more: Any) -> Thread:
+        accepted, guess, *laws = yield from super().verify(paths, stream, *more)
+        for row, start in enumerate(paths.position.tolist()):
+            self._note(row, start, guess, accepted, 0, self._whose(_key(stream, row)))
+        self.told.clear()
+        return accepted, guess, *laws
+
+    def judge(self, stream: Stream, step: Tensor, number: Tensor, *more: Any) -> tuple[Any, ...]:
+        accepted, values, target = super().judge(stream, step, number, *more)
+        for row, (start, index) in enumerate(zip(step.tolist(), number.tolist(), strict=True)):
+            self._note(row, start, values, accepted, index, self._whose(_key(stream, row))[:-1])
+        self.told.clear()
+        return accepted, values, target
+
+    def _note(self, row: int, start: int, values: Tensor, accepted: list[bool], index: int, whose: Any) -> None:
+        uniform, log_ratio = (float(each[row]) for each in self.told[0])
+        steps = tuple(values[row].tolist())
+        decision = log_ratio, uniform, accepted[row], index, tuple(whose)
+        self.segments.append(Segment(len(self.reports) + 1, start, len(steps), steps, *decision))
+
+    def _whose(self, key: _Key) -> list[tuple[int, int, int]]:
+        """The candidates that draw with this noise, the outermost first."""
+        whose: list[tuple[int, int, int]] = []
+        while key in self.candidates:
+            key, candidate = self.candidates[key]
+            whose.insert(0, candidate)
+        return whose
 
 
-def _upto(count: int) -> Ints:
-    return torch.arange(count)[None].numpy()
+def _key(stream: Stream, row: int) -> _Key:
+    return tuple(stream.keys[row].tolist())
 
 
 def _separated(name: str, sampler: Separated, seed: int) -> Walk:
