@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from pathlib import Path
@@ -178,10 +179,43 @@ def test_power_is_found_by_spoiling_samples() -> None:
     assert da.verify(independent, 300).power["samples"]["tokens drawn without regard to the others"] is None
 
 
-def test_inputs_that_are_refused() -> None:
-    for bad in ({"num_samples": 10}, {"level": 0.0}, {"samplers": []}, {"samplers": ["copuled"]}):
-        with pytest.raises(InputError):
-            da.verify(GRID, **bad)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"num_samples": 49}, "num_samples must be at least 50, not 49: with fewer samples the tests could not tell"),
+        ({"num_samples": 100.0}, "whole number"),
+        ({"level": 0.0}, "level must be between 0 and 1"),
+        ({"samplers": []}, "one or more samplers"),
+        ({"samplers": ["copuled"]}, "copuled"),
+    ],
+)
+def test_inputs_that_are_refused_before_anything_is_drawn(bad: dict[str, object], words: str) -> None:
+    def unasked(tokens: Tensor) -> Tensor:
+        raise AssertionError("the model was asked")
+
+    with pytest.raises(InputError, match=words):
+        da.verify(da.FunctionOracle(unasked, 6, 2), **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chain", [TokenChain(GRID), GaussianChain(Hypercube(4), da.StochasticLocalization(8))])
+def test_runners_of_its_own_draw_and_are_closed(chain: da.Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verifying captures is not left behind: neither in the chain's own runner nor in another."""
+    runners: list[da.Runner] = []
+    begun, number = da.Runner.__init__, 1 + isinstance(chain, GaussianChain)  # recorded states are another chain's
+
+    def counted(runner: da.Runner, *args: object, **options: object) -> None:
+        begun(runner, *args, **options)  # type: ignore[arg-type]
+        runners.append(runner)
+
+    monkeypatch.setattr(da.Runner, "__init__", counted)
+    own = importlib.import_module("drawahead.sample")
+    monkeypatch.setattr(own, "draw", lambda *_, **__: pytest.fail("drawn with the chain's own runner"))
+    assert da.verify(chain, 50, with_power=False).passed
+    assert len(runners) == number and runners[0].chain is chain
+    for runner in runners:
+        assert runner.report is not None
+        with pytest.raises(InputError, match="closed"):
+            runner.sample(1)
 
 
 OWN = """

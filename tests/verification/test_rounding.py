@@ -12,8 +12,7 @@ import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
 from drawahead.schedules import Given, LearnedVariance
 from drawahead.targets import Hypercube, Ising
-from drawahead.verification.precision import seen
-from drawahead.verification.rounding import Rounding
+from drawahead.verification.rounding import Rounding, seen
 from tests.gaussian.wider import plan
 from tests.verification.broken import Leaking, Peeking
 from tests.verification.networks import Transformer, denoiser
