@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.chain import from_diffusers
-from drawahead.errors import InputError
+from drawahead.errors import InputError, SamplingError
 from drawahead.policies.loop import Chunks, chunks, path_to_loop
 from drawahead.policies.timing import Calls, Deadline, Latency
 from drawahead.randomness import checked_seed
@@ -27,6 +27,7 @@ from drawahead.validate import instance, number
 __all__ = ["Accelerated", "accelerate", "policy"]
 
 _LOOP = "conditional_sample"
+_DEVICE_ERROR: Any = getattr(torch, "AcceleratorError", ())  # older releases of torch have no class for it
 
 
 def policy(
@@ -153,22 +154,32 @@ class Accelerated:
         chain = runner.chain
         assert isinstance(chain, GaussianChain)
         late = Deadline(began, self._deadline) if known and self._deadline is not None else None
-        self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
-        result = runner.sample(
-            wanted.number,
-            chain=self.chain,
-            generator=wanted.generator or self._noise,
-            max_live=wanted.number,
-            hurry=late,
-        )
-        self.report = result.report
+        chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
+        try:
+            result = runner.sample(
+                wanted.number,
+                chain=chain,
+                generator=wanted.generator or self._noise,
+                max_live=wanted.number,
+                hurry=late,
+            )
+            if not known and not self._compiled:  # to compile for more widths would take minutes
+                runner.warm_up(wanted.number, chain=chain)
+            actions = result.samples.to(wanted.device, wanted.dtype)
+            finite = bool(actions.isfinite().all())
+        except Exception as error:
+            if (lost := _device_error(error)) is not None:
+                raise SamplingError(
+                    f"the device failed, and no action was drawn: stop the robot and start the process again ({lost})",
+                    getattr(error, "result", None),
+                ) from error
+            raise
+        if not finite:
+            raise SamplingError(f"the actions are not finite in {wanted.dtype}, so none is returned", result)
+        self.report, self.chain, self._runners[key] = result.report, chain, runner
         if known:
             self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
-        else:
-            self._runners[key] = runner
-            if not self._compiled:  # to compile for more widths would take minutes
-                runner.warm_up(wanted.number, chain=self.chain)
-        return result.samples.to(wanted.device, wanted.dtype)
+        return actions
 
     def _runner(self, wanted: Chunks) -> Runner:
         """For one kind of call; later ones bring other observations."""
@@ -191,12 +202,24 @@ class Accelerated:
             clean=True,
             device=wanted.device,
         )
-        if not bool(chain.plan.s.any()):
+        plan = chain.plan
+        if not bool(plan.s.any()):
+            remedy = "use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
+            if torch.allclose(plan.signal + plan.noise, torch.ones_like(plan.noise)):  # straight lines to the noise
+                remedy = "for flow matching use FlowMatchEulerDiscreteScheduler with stochastic_sampling=True"
             raise InputError(
-                f"no step of {type(wanted.scheduler).__name__} is random here, so rounds cannot be saved and stay "
-                "exact: use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
+                f"no step of {type(wanted.scheduler).__name__} is random here, so none can be drawn ahead: {remedy}"
             )
         return chain
+
+
+def _device_error(error: BaseException | None) -> str | None:
+    """What the device itself said, if it failed: nothing can be computed on it afterwards."""
+    while error is not None:
+        if isinstance(error, _DEVICE_ERROR) or str(error).startswith("CUDA error"):
+            return str(error).splitlines()[0]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _twin(model: Any, path: tuple[str, ...]) -> Any:
