@@ -6,7 +6,7 @@ import copy
 import inspect
 import time
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -171,7 +171,7 @@ class Accelerated:
             if (lost := _device_error(error)) is not None:
                 raise SamplingError(
                     f"the device failed, and no action was drawn: stop the robot and start the process again ({lost})",
-                    getattr(error, "result", None),
+                    cast(Any, getattr(error, "result", None)),  # what was drawn may not be readable any more
                 ) from error
             raise
         if not finite:
