@@ -146,12 +146,10 @@ def test_the_precision_in_which_a_model_works_is_seen() -> None:
     def model() -> Tensor:
         return network(x.to(torch.bfloat16)).double()
 
-    assert seen(model).dtype == torch.bfloat16
-    assert seen(torch.compile(model, backend="eager")).name == "bfloat16"
-    assert seen(lambda: x.double() + 1).dtype == torch.float64
-    assert seen(lambda: x + 1).dtype == torch.float32
-    assert seen(lambda: None).dtype == torch.float64
-    assert Rounding().precision.unit == 2.0**-52
+    assert seen(model) == seen(torch.compile(model, backend="eager")) == torch.bfloat16
+    assert seen(lambda: x.double() + 1) == seen(lambda: None) == torch.float64
+    assert seen(lambda: x + 1) == torch.float32
+    assert Rounding().unit == 2.0**-52 and Rounding().works_in == "float64"
 
 
 def test_models_are_asked_no_more_at_a_time_than_is_said() -> None:

@@ -47,7 +47,7 @@ def answers(
     executor = AskingAgain(max_batch_size)
     runner.sample(number, chain=chain, seed=seed, how=How(Coupled(), executor))
     shown, told = executor.shown, _Told(chain)
-    works_in = f"It was seen to work in {shown.precision.name}"
+    works_in = f"It was seen to work in {shown.works_in}"
     twice = told.finding(
         "asked twice",
         shown.again.size,

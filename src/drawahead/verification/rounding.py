@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -33,41 +33,11 @@ _FLOOR = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-3, torch.b
 _CEILING = {torch.float64: 1e-4, torch.float32: 3e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
 
 
-@final
-@dataclass(frozen=True)
-class Precision:
-    """The lowest precision of any number a model makes on the way to its answer."""
-
-    dtype: torch.dtype
-
-    @property
-    def name(self) -> str:
-        return str(self.dtype).removeprefix("torch.")
-
-    @property
-    def unit(self) -> float:
-        """The relative distance of neighbouring numbers."""
-        return float(torch.finfo(self.dtype).eps)
-
-    @property
-    def floor(self) -> float:
-        """Answers that differ by less are the same, even if the model has shown no rounding."""
-        return _FLOOR.get(self.dtype, _FLOOR[torch.bfloat16])
-
-    @property
-    def ceiling(self) -> float:
-        """Answers that differ by more are different, whatever the model has shown: rounding does not go so far."""
-        return _CEILING.get(self.dtype, _CEILING[torch.bfloat16])
-
-
-FULL = Precision(torch.float64)
-
-
-def seen(work: Callable[[], object]) -> Precision:
-    """The precision of what is done while this works. It is seen inside of compiled and scripted models, too."""
+def seen(work: Callable[[], object]) -> torch.dtype:
+    """The lowest precision of any number made while this works, also inside compiled and scripted models."""
     with _Watching() as watching:
         work()
-    return Precision(max(watching.dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float64))
+    return max(watching.dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float64)
 
 
 class _Watching(TorchDispatchMode):
@@ -117,7 +87,8 @@ class Difference:
 class Rounding:
     """What was shown, and what is allowed for it."""
 
-    precision: Precision = FULL
+    precision: torch.dtype = torch.float64
+    """The lowest one that the model was seen to work in, whatever it answers in."""
     again: Difference = Difference()
     """The same question twice, in the same batch."""
     shape: Difference = Difference()
@@ -126,22 +97,34 @@ class Rounding:
     """The same question alone and among others."""
     leak: Difference = Difference()
     """The same question among others and among copies of itself, in the same place."""
-    asked: int = 0
-    """How many questions were looked at."""
+
+    @property
+    def works_in(self) -> str:
+        return str(self.precision).removeprefix("torch.")
+
+    @property
+    def unit(self) -> float:
+        """The relative distance of neighbouring numbers."""
+        return float(torch.finfo(self.precision).eps)
 
     @property
     def allowed_again(self) -> float:
-        return self.precision.ceiling
+        """Answers that differ by more are different, whatever the model has shown: rounding does not go so far."""
+        return _CEILING.get(self.precision, _CEILING[torch.bfloat16])
 
     @property
     def allowed_in_place(self) -> float:
         """Between answers in batches of one shape, which differ in what should not matter."""
-        return min(TIMES * self.again.size + self.precision.floor, self.precision.ceiling)
+        return self._allowed(self.again)
 
     @property
     def allowed(self) -> float:
         """Between answers in batches of different shapes."""
-        return min(TIMES * (self.again | self.shape).size + self.precision.floor, self.precision.ceiling)
+        return self._allowed(self.again | self.shape)
+
+    def _allowed(self, rounding: Difference) -> float:
+        """A few units in the last place, even where the model has shown no rounding."""
+        return min(TIMES * rounding.size + _FLOOR.get(self.precision, _FLOOR[torch.bfloat16]), self.allowed_again)
 
     @property
     def all(self) -> Difference:
@@ -154,21 +137,20 @@ class AskingAgain:
     """An executor that asks some of its questions again: all together, alone, and among copies."""
 
     def __init__(self, max_batch_size: int | None = None) -> None:
-        self.again = self.shape = self.mixed = self.leak = Difference()
-        self.asked = 0
-        self._precision = FULL
+        self.shown = Rounding()
         self._local = Local(max_batch_size)
         self._round = 0
+        self._watched = False
 
-    @property
-    def shown(self) -> Rounding:
-        return Rounding(self._precision, self.again, self.shape, self.mixed, self.leak, self.asked)
+    def _note(self, **differences: Difference) -> None:
+        larger = {name: getattr(self.shown, name) | difference for name, difference in differences.items()}
+        self.shown = replace(self.shown, **larger)
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         first = self._local.answer(queries)
         if self._round in _ROUNDS and queries:
             at = max(range(len(queries)), key=lambda i: len(queries[i]))
-            self.again |= compared(queries[at], self._local.answer(queries)[at], first[at])
+            self._note(again=compared(queries[at], self._local.answer(queries)[at], first[at]))
             self._look(queries[at], first[at])
         self._round += 1
         return first
@@ -176,23 +158,21 @@ class AskingAgain:
     def _look(self, query: Query, among_others: Tensor) -> None:
         if not isinstance(query, TokenQuery | GaussianQuery):  # cannot be taken apart, or be copied
             alone = query.evaluate(0, 1)
-            self.leak |= compared(query, alone, among_others[: len(alone)])
+            self._note(leak=compared(query, alone, among_others[: len(alone)]))
             return
         for item in torch.linspace(0, len(query) - 1, min(ASKED, len(query))).round().long().unique().tolist():
             one = query.take(item, item + 1)
-            if not self.asked:
-                self._precision = seen(partial(one.evaluate, 0, 1))
-            self.asked += 1
+            if not self._watched:
+                self.shown, self._watched = replace(self.shown, precision=seen(partial(one.evaluate, 0, 1))), True
             alone = one.evaluate(0, 1)
-            self.again |= compared(one, one.evaluate(0, 1), alone)
             begin = query.take(0, item).cells if item else 0
             mixed = among_others[begin : begin + len(alone)]
-            self.mixed |= compared(one, alone, mixed)
+            self._note(again=compared(one, one.evaluate(0, 1), alone), mixed=compared(one, alone, mixed))
             for size in sorted({2, len(query)} - {1}):
                 copies = self._copies(one, size)
-                self.shape |= compared(one, alone, copies[0]) | compared(one, alone, copies[-1])
+                self._note(shape=compared(one, alone, copies[0]) | compared(one, alone, copies[-1]))
                 if size == len(query):
-                    self.leak |= compared(one, copies[item], mixed)
+                    self._note(leak=compared(one, copies[item], mixed))
 
     def _copies(self, one: Query, size: int) -> Tensor:
         """The answers to a question in a batch of so many copies of it (copies, cells, ...)."""

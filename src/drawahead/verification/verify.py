@@ -199,7 +199,7 @@ class _Parts:
         if not self._draws_the_same(sampler):
             return
         again = self.draw(Sequential(), self.seed, "sequential again")
-        bound = Bound(self.chain.steps, max(self.off.law, self.shown.precision.unit), level)
+        bound = Bound(self.chain.steps, max(self.off.law, self.shown.unit), level)
         check = f"{sampler!r} draws what Sequential draws"
         self.findings.append(bound.finding(check, samples, again, sound=self.sound))
         self.power[SAME_SAMPLES] = {"wrong samples": bound.least_found(self.num_samples)}
