@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
 import torch
@@ -13,7 +13,8 @@ from drawahead.errors import InputError
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import Start
 from drawahead.rtk.potentials import Potential
-from drawahead.rtk.segments import RTKTarget
+from drawahead.rtk.segments import RTKTarget, positive
+from drawahead.validate import whole
 
 
 @final
@@ -52,6 +53,15 @@ class Kernel(abc.ABC):
 
     steps: int
     """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
+
+    def __post_init__(self) -> None:
+        """Whole numbers are numbers of steps, the others are step sizes and the like: all are positive."""
+        for field in fields(self):  # type: ignore[arg-type]  # every kernel is a dataclass
+            value = getattr(self, field.name)
+            if field.type == "int":
+                whole(field.name, value, 1)
+            elif field.type == "float":
+                positive(field.name, value)
 
     @abc.abstractmethod
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
