@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -55,13 +55,12 @@ class Kernel(abc.ABC):
     """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
 
     def __post_init__(self) -> None:
-        """Whole numbers are numbers of steps, the others are step sizes and the like: all are positive."""
-        for field in fields(self):  # type: ignore[arg-type]  # every kernel is a dataclass
-            value = getattr(self, field.name)
-            if field.type == "int":
-                whole(field.name, value, 1)
-            elif field.type == "float":
-                positive(field.name, value)
+        for name in ("steps", "leaps", "predictor_steps"):
+            if hasattr(self, name):
+                whole(name, getattr(self, name), 1)
+        for name in ("tau", "gamma", "reach", "radius"):
+            if hasattr(self, name):
+                positive(name, getattr(self, name))
 
     @abc.abstractmethod
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
