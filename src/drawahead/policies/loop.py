@@ -102,7 +102,7 @@ class Chunks:
                     "for a single observation"
                 )
             if len(table) != self.number:
-                raise InputError(f"{name} has {len(table)} rows, but actions for {self.number} observations are asked")
+                raise InputError(f"{name} has {len(table)} rows, but actions for {self.number} observations are wanted")
             _finite(name, table)
         if self.start is not None:
             if self.start.shape != (self.number, *self.shape):

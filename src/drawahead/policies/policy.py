@@ -39,11 +39,11 @@ def policy(
     graphs: bool | None = None,
     compiled: bool = False,
 ) -> Any:
-    """A twin of a diffusion policy that draws its action chunks in parallel rounds; `model` stays as it is.
+    """A copy of a diffusion policy that draws its action chunks in parallel rounds; `model` itself is not changed.
 
-    The twin has the class of `model`, shares all its parts and is called as it is: `select_action`, `predict_action`,
-    `conditional_sample` and all else. Its queues of observations and actions are its own. `twin.drawahead` tells what
-    calls cost: see `Accelerated`. The arguments are those of `accelerate`.
+    The copy has the class of `model`, shares its networks and is used in the same way (`select_action`,
+    `predict_action`, `conditional_sample`), with its own queues of observations and actions. `copy.drawahead`, an
+    `Accelerated`, holds the report and the latencies. The arguments are those of `accelerate`.
     """
     path = path_to_loop(model)
     twin = _twin(model, path)
@@ -70,9 +70,10 @@ def accelerate(
         its `diffusion` or `objective`. Nothing but `conditional_sample` is replaced, and neither library is imported.
     sampler: how to draw. By default the first call for a number of observations measures (`Auto`), and later ones draw
         by what it chose; with a deadline, `Coupled` over all steps.
-    deadline_ms: a call that would take longer is finished by steps of its drafts that nothing verifies. Its report says
-        so, and that it is not exact. Calls that build their chain, the first ones, take as long as they take.
-    seed: fixes the noise of all calls that are given no generator.
+    deadline_ms: a call that would take longer takes its remaining steps from drafts that were not verified; its report
+        says so, and that it is not exact. The first call for a batch size builds the chain: the deadline does not apply
+        to it.
+    seed: fixes the noise of all calls without a generator.
     graphs: as in `sample`.
     compiled: put the network through `torch.compile`: the first call takes longer, later ones less time.
     """
@@ -84,9 +85,9 @@ def accelerate(
 
 @final
 class Accelerated:
-    """Stands in for a policy's `conditional_sample`, with its arguments, and keeps what calls cost.
+    """Replaces a policy's `conditional_sample`, with the same arguments, and holds the report of the last call.
 
-    A `with` block undoes it at its end.
+    At the end of a `with` block the policy gets its own loop back.
     """
 
     report: Report | None

@@ -7,9 +7,8 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError
-from drawahead.schedules.base import Plan, Schedule, falls
-from drawahead.validate import number, numbers
+from drawahead.schedules.base import Plan, Schedule, levels
+from drawahead.validate import number
 
 
 @final
@@ -28,9 +27,7 @@ class EulerAncestral(Schedule):
     def __post_init__(self) -> None:
         for name in ("eta", "s_noise"):
             object.__setattr__(self, name, number(name, getattr(self, name), least=0))
-        object.__setattr__(self, "sigmas", numbers("sigmas", self.sigmas))
-        if len(self.sigmas) < 2 or not falls(self.sigmas) or self.sigmas[-1] < 0:
-            raise InputError("sigmas must be at least two numbers that fall strictly, none below 0")
+        object.__setattr__(self, "sigmas", levels("sigmas", self.sigmas))
 
     def plan(self) -> Plan:
         sigma = torch.tensor(self.sigmas, dtype=torch.float64)

@@ -14,7 +14,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import torch
 from torch import Tensor
 
+from drawahead.errors import InputError
 from drawahead.schedules.spread import Spread
+from drawahead.validate import numbers
 
 _SHOWN = 6  # entries of a table in full
 
@@ -91,6 +93,14 @@ def _by_its_ends(value: object) -> str:
     return repr(value)
 
 
-def falls(numbers: Sequence[float]) -> bool:
+def levels(name: str, value: object) -> tuple[float, ...]:
+    """`value` as noise levels: at least two numbers that fall, none below 0."""
+    given = numbers(name, value)
+    if len(given) < 2 or not falls(given) or given[-1] < 0:
+        raise InputError(f"{name} must be at least two numbers that fall strictly, none below 0")
+    return given
+
+
+def falls(values: Sequence[float]) -> bool:
     """Whether each number is below the one before."""
-    return all(later < earlier for earlier, later in itertools.pairwise(numbers))
+    return all(later < earlier for earlier, later in itertools.pairwise(values))
