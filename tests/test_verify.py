@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,13 @@ from drawahead.cli.app import run
 from drawahead.errors import InputError
 from drawahead.oracles.tokens import WrappedOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import Hypercube, Ising
+from drawahead.targets import Hypercube
 from tests import mutants as token_mutants
 from tests.gaussian import mutants as gaussian_mutants
 from tests.gaussian.reference import DESIGNED as PATHS
 from tests.gaussian.reference import NONLINEAR, linear_chain
 from tests.instances import DESIGNED, SMALL
-
-GRID = Ising(2, 3, coupling=0.6, field=0.2)
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
+from tests.verification.broken import GRID, Leaking, failed
 
 
 def of_samples(sampler: Sampler) -> set[str]:
@@ -110,14 +104,6 @@ class Dropout(Broken):
         return (rows + 0.3 * torch.randn(rows.shape, generator=self.generator)).log_softmax(-1)
 
 
-class BatchStatistics(Broken):
-    """Every answer is pulled towards the mean of its batch."""
-
-    def rows(self, tokens: Tensor) -> Tensor:
-        rows = self.oracle.rows(tokens)
-        return (rows.exp() + rows.exp().mean(0)).log() - math.log(2)
-
-
 class SeesTheGuess(Broken):
     """Its door for paths forgets to hide what is not drawn."""
 
@@ -138,7 +124,7 @@ class AnotherDoor(Broken):
     ("oracle", "check"),
     [
         (Dropout(), "asked twice"),
-        (BatchStatistics(), "asked alone and in a batch"),
+        (Leaking(GRID, 0.5), "asked alone and in a batch"),
         (SeesTheGuess(), "knows only what is drawn"),
         (AnotherDoor(), "rows, rows_at and chain_rows agree"),
     ],

@@ -11,18 +11,13 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
 from drawahead.schedules import Given, LearnedVariance
-from drawahead.targets import Hypercube, Ising
+from drawahead.targets import Hypercube
 from drawahead.verification.rounding import Rounding, seen
 from tests.gaussian.wider import plan
-from tests.verification.broken import Leaking, Peeking
+from tests.verification.broken import GRID, Leaking, Peeking, failed
 from tests.verification.networks import Transformer, denoiser
 
-GRID = Ising(2, 3, coupling=0.6, field=0.2)
 HALF = (torch.float16, torch.bfloat16)
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
 
 
 def checked(target: TokenOracle | GaussianChain) -> da.Verdict:
