@@ -480,6 +480,21 @@ def test_a_lost_device_is_said_at_once(known: bool) -> None:
         assert fast.report is None and fast.chain is None
 
 
+def test_runners_are_closed_with_their_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a network that was replaced, too."""
+    closed: list[da.Runner] = []
+    monkeypatch.setattr(da.Runner, "close", lambda runner: closed.append(runner))
+    policy = tiny.LeRobotModel().eval()
+    with da.adapters.accelerate(policy, sampler=Coupled(8)):
+        for rows in (1, 2, 2):
+            policy.conditional_sample(rows, OBS[:rows])
+        assert not closed
+        policy.unet = tiny.Network().eval()
+        policy.conditional_sample(1, OBS[:1])
+        assert len(closed) == 2
+    assert len(closed) == 3
+
+
 def test_what_fails_after_drawing_leaves_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("out of memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Self, cast, final
 
@@ -126,9 +127,15 @@ class Accelerated:
         setattr(owner, _LOOP, self)
 
     def undo(self) -> None:
-        """Give the policy its own loop back; a second time nothing happens."""
+        """Give the policy its own loop back, and the memory of captured rounds; a second time nothing happens."""
         if vars(self._owner).get(_LOOP) is self:
             delattr(self._owner, _LOOP)
+        self._keep(())
+
+    def _keep(self, keys: Collection[Any]) -> None:
+        """Close all runners but these."""
+        for key in [key for key in self._runners if key not in keys]:
+            self._runners.pop(key).close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +194,7 @@ class Accelerated:
         sampler = self._sampler
         if sampler is None and self._deadline is not None:
             sampler = Coupled(window=max(1, wanted.steps - 1))
-        self._runners = {key: runner for key, runner in self._runners.items() if key[0] == id(wanted.network)}
+        self._keep([key for key in self._runners if key[0] == id(wanted.network)])
         return Runner(self._chain(wanted), sampler, compile=self._compiled, graphs=self._graphs)
 
     def _chain(self, wanted: Chunks) -> GaussianChain:
