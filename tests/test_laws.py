@@ -12,6 +12,7 @@ from torch import Tensor
 from drawahead import Categorical
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import chi_square
+from tests.exactness import combined
 
 Check = Callable[[float], None]
 DRAWS = 20_000
@@ -94,24 +95,17 @@ def test_an_empty_residual_falls_back_to_the_target(check: Check) -> None:
 
 
 def test_accepting_or_correcting_gives_the_target(check: Check) -> None:
-    """min(1, mu / nu), else the residual: the identity every step of a window rests on."""
-    target, draft = many(P), many(Q)
-    guess = draft.draw(noise_for(draft))
-    stream = Stream.of_samples(0, torch.arange(DRAWS))
-    uniform = stream.uniform(Purpose.ACCEPT, torch.zeros(DRAWS, 1, dtype=torch.long))
-    accepted = uniform.log() <= target.log_ratio(draft, guess)
-    none = torch.zeros(DRAWS, 1, dtype=torch.float64)
-    values = torch.where(accepted, guess, target.draw_residual(draft, none, noise_for(target, Purpose.CORRECT)))
-    check(p_value(values, P))
-
-
-def test_acceptance_is_one_minus_total_variation(check: Check) -> None:
+    """min(1, mu / nu), else the residual: the identity every step of a window rests on. A guess is kept with
+    probability one minus the total variation."""
     target, draft = many(P), many(Q)
     guess = draft.draw(noise_for(draft))
     uniform = Stream.of_samples(0, torch.arange(DRAWS)).uniform(Purpose.ACCEPT, torch.zeros(DRAWS, 1, dtype=torch.long))
-    accepted = int((uniform.log() <= target.log_ratio(draft, guess)).sum())
-    variation = float((P - Q).abs().sum()) / 2
-    check(chi_square(torch.tensor([accepted, DRAWS - accepted]), torch.tensor([1 - variation, variation])))
+    accepted = uniform.log() <= target.log_ratio(draft, guess)
+    none = torch.zeros(DRAWS, 1, dtype=torch.float64)
+    values = torch.where(accepted, guess, target.draw_residual(draft, none, noise_for(target, Purpose.CORRECT)))
+    kept, variation = int(accepted.sum()), float((P - Q).abs().sum()) / 2
+    as_often = chi_square(torch.tensor([kept, DRAWS - kept]), torch.tensor([1 - variation, variation]))
+    check(combined([p_value(values, P), as_often]))
 
 
 def test_coupling() -> None:

@@ -192,16 +192,16 @@ def test_the_text_model() -> None:
     assert all(len(to_text(row)) == 32 for row in result.samples)
 
 
-@pytest.mark.parametrize("length", [0, LENGTH + 1])
-def test_texts_have_a_length(length: int) -> None:
-    with pytest.raises(InputError, match=f"writes 1 to {LENGTH} characters, not {length}"):
-        text(length)
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
-def test_temperatures_are_positive(temperature: float) -> None:
-    with pytest.raises(InputError, match="temperature must be a positive number"):
-        text(8, temperature=temperature)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"length": n}, f"writes 1 to {LENGTH} characters, not {n}") for n in (0, LENGTH + 1)),
+        *(({"temperature": t}, "temperature must be a number above 0") for t in (0.0, -1.0, math.inf, math.nan)),
+    ],
+)
+def test_texts_have_a_length_and_a_temperature(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        text(**options)  # type: ignore[arg-type]
 
 
 def test_infilling_keeps_the_prompt() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -16,18 +16,13 @@ from drawahead.cli.app import run
 from drawahead.errors import InputError
 from drawahead.oracles.tokens import WrappedOracle
 from drawahead.samplers import Sampler
-from drawahead.targets import Hypercube, Ising
+from drawahead.targets import Hypercube
 from tests import mutants as token_mutants
 from tests.gaussian import mutants as gaussian_mutants
 from tests.gaussian.reference import DESIGNED as PATHS
 from tests.gaussian.reference import NONLINEAR, linear_chain
 from tests.instances import DESIGNED, SMALL
-
-GRID = Ising(2, 3, coupling=0.6, field=0.2)
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
+from tests.verification.broken import GRID, Leaking, failed
 
 
 def of_samples(sampler: Sampler) -> set[str]:
@@ -109,14 +104,6 @@ class Dropout(Broken):
         return (rows + 0.3 * torch.randn(rows.shape, generator=self.generator)).log_softmax(-1)
 
 
-class BatchStatistics(Broken):
-    """Every answer is pulled towards the mean of its batch."""
-
-    def rows(self, tokens: Tensor) -> Tensor:
-        rows = self.oracle.rows(tokens)
-        return (rows.exp() + rows.exp().mean(0)).log() - math.log(2)
-
-
 class SeesTheGuess(Broken):
     """Its door for paths forgets to hide what is not drawn."""
 
@@ -137,7 +124,7 @@ class AnotherDoor(Broken):
     ("oracle", "check"),
     [
         (Dropout(), "asked twice"),
-        (BatchStatistics(), "asked alone and in a batch"),
+        (Leaking(GRID, 0.5), "asked alone and in a batch"),
         (SeesTheGuess(), "knows only what is drawn"),
         (AnotherDoor(), "rows, rows_at and chain_rows agree"),
     ],
@@ -178,10 +165,43 @@ def test_power_is_found_by_spoiling_samples() -> None:
     assert da.verify(independent, 300).power["samples"]["tokens drawn without regard to the others"] is None
 
 
-def test_inputs_that_are_refused() -> None:
-    for bad in ({"num_samples": 10}, {"level": 0.0}, {"samplers": []}, {"samplers": ["copuled"]}):
-        with pytest.raises(InputError):
-            da.verify(GRID, **bad)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"num_samples": 49}, "num_samples must be at least 50, not 49: with fewer samples the tests could not tell"),
+        ({"num_samples": 100.0}, "whole number"),
+        ({"level": 0.0}, "level must be between 0 and 1"),
+        ({"samplers": []}, "one or more samplers"),
+        ({"samplers": ["copuled"]}, "copuled"),
+    ],
+)
+def test_inputs_that_are_refused_before_anything_is_drawn(bad: dict[str, object], words: str) -> None:
+    def unasked(tokens: Tensor) -> Tensor:
+        raise AssertionError("the model was asked")
+
+    with pytest.raises(InputError, match=words):
+        da.verify(da.FunctionOracle(unasked, 6, 2), **bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chain", [TokenChain(GRID), GaussianChain(Hypercube(4), da.StochasticLocalization(8))])
+def test_runners_of_its_own_draw_and_are_closed(chain: da.Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verifying captures is not left behind: neither in the chain's own runner nor in another."""
+    runners: list[da.Runner] = []
+    begun, number = da.Runner.__init__, 1 + isinstance(chain, GaussianChain)  # recorded states are another chain's
+
+    def counted(runner: da.Runner, *args: object, **options: object) -> None:
+        begun(runner, *args, **options)  # type: ignore[arg-type]
+        runners.append(runner)
+
+    monkeypatch.setattr(da.Runner, "__init__", counted)
+    own = importlib.import_module("drawahead.sample")
+    monkeypatch.setattr(own, "draw", lambda *_, **__: pytest.fail("drawn with the chain's own runner"))
+    assert da.verify(chain, 50, with_power=False).passed
+    assert len(runners) == number and runners[0].chain is chain
+    for runner in runners:
+        assert runner.report is not None
+        with pytest.raises(InputError, match="closed"):
+            runner.sample(1)
 
 
 OWN = """

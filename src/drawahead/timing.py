@@ -27,7 +27,7 @@ _REPEATS = 7
 @final
 @dataclass(frozen=True)
 class Gain:
-    """Two timings, and what follows from them for one sample."""
+    """Two timings, and how much time they say drawing ahead saves for one sample."""
 
     steps: int
     """Queries that a sample takes one by one."""
@@ -67,7 +67,7 @@ class Gain:
 
 
 def gain(target: Any, *, window: int | None = None, seed: int = 0) -> Gain:
-    """Time what `sample` draws from, by drawing from it: a few steps one by one, and a few samples ahead.
+    """Time a target by drawing from it: a few steps one by one, and a few samples ahead.
 
     window: queries of a round, at most; by default all steps but the last, or 128 if they are more.
     """

@@ -42,7 +42,7 @@ class RoundGaussian:
         return max(1.0, 1 / self.variance)
 
     def ddpm(self, segments: Segments) -> float:
-        """The variance of what `DDPM()` draws."""
+        """The variance of what `ReverseSDE()` draws."""
         variance = 1.0
         for time, h in zip(segments.times, segments.lengths, strict=False):
             factor = math.exp(h) - 2 * math.expm1(h) / self.noised(time)

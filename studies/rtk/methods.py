@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from drawahead.rtk import (
-    DDPM,
     DPOM,
     DPUM,
     HMC,
@@ -18,6 +17,7 @@ from drawahead.rtk import (
     PerSegment,
     ProbabilityFlow,
     ProjectedMALA,
+    ReverseSDE,
     Segments,
 )
 from studies.rtk.ring import from_smoothness, geometric, spread
@@ -125,7 +125,7 @@ def _mala(curvature: float, c: float, steps: int, d: int) -> Kernel:
 def methods() -> Iterator[Method]:
     """Every method on every grid it is measured on."""
     for grid in ("even", "geometric"):
-        yield _stepwise("DDPM", grid, DDPM())
+        yield _stepwise("DDPM", grid, ReverseSDE())
         yield _stepwise("ODE", grid, ProbabilityFlow())
         yield _corrected("DPOM", grid, lambda curvature, c, steps, d: DPOM(c / curvature, steps))
         yield _corrected("DPUM", grid, lambda curvature, c, steps, d: DPUM(*_friction(curvature, c), steps))

@@ -46,7 +46,7 @@ def conditions(place: Place) -> Row:
     def call(how: str, drawn: da.GaussianChain, seed: int) -> None:
         with watched() as found:
             began = place.now()
-            report = runner.sample(SAMPLES, seed=seed, chain=drawn).report
+            report = runner.using(chain=drawn).sample(SAMPLES, seed=seed).report
             seconds = place.now() - began
         batch = found.rounds[0][0]
         known = any(batch is other for other in used)

@@ -26,10 +26,14 @@ from transformers import (
     ConvBertForMaskedLM,
     EsmConfig,
     EsmForMaskedLM,
+    FlaubertConfig,
+    FlaubertWithLMHeadModel,
     FNetConfig,
     FNetForMaskedLM,
     FunnelConfig,
     FunnelForMaskedLM,
+    MPNetConfig,
+    MPNetForMaskedLM,
     NystromformerConfig,
     NystromformerForMaskedLM,
     PreTrainedTokenizerFast,
@@ -37,6 +41,8 @@ from transformers import (
     ReformerForMaskedLM,
     RobertaConfig,
     RobertaForMaskedLM,
+    XLMConfig,
+    XLMWithLMHeadModel,
     XLNetConfig,
     XLNetLMHeadModel,
 )
@@ -67,6 +73,16 @@ def small(family: str, words: list[str] = WORDS, mask: int = 4, **options: Any) 
             model = RobertaForMaskedLM(RobertaConfig(**common))
         case "albert":
             model = AlbertForMaskedLM(AlbertConfig(embedding_size=8, **common))
+        case "mpnet":  # pads with token 1, whatever its configuration says
+            model = MPNetForMaskedLM(MPNetConfig(**common))
+        case "xlm" | "flaubert":
+            other = {"emb_dim": 16, "n_layers": 2, "n_heads": 2, "embed_init_std": 0.4, "init_std": 0.4}
+            other |= {"pad_index": 0, "mask_index": mask, "mask_token_id": mask, "unk_index": 1, "n_langs": 1}
+            kind, config = {
+                "xlm": (XLMWithLMHeadModel, XLMConfig),
+                "flaubert": (FlaubertWithLMHeadModel, FlaubertConfig),
+            }[family]
+            model = kind(config(**common | other))
         case "esm":
             model = EsmForMaskedLM(EsmConfig(mask_token_id=mask, token_dropout=True, **common))
         case _:  # ESM-2
@@ -76,10 +92,12 @@ def small(family: str, words: list[str] = WORDS, mask: int = 4, **options: Any) 
 
 
 def language_model(family: str = "bert", words: list[str] = WORDS, **options: Any) -> MaskedLM:
-    return MaskedLM(small(family, words), word_tokenizer(words), **options)
+    special = [SPECIAL[1], SPECIAL[0], *SPECIAL[2:]] if family == "mpnet" else SPECIAL
+    return MaskedLM(small(family, words), word_tokenizer(words, special=special), **options)
 
 
-every_family = pytest.mark.parametrize("family", ["bert", "roberta", "albert", "esm", "esm-2"])
+FAMILIES = ["bert", "roberta", "albert", "esm", "esm-2"]
+every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 def own_rows(lm: MaskedLM, prompt: str) -> Tensor:
@@ -89,7 +107,7 @@ def own_rows(lm: MaskedLM, prompt: str) -> Tensor:
         return lm.model(input_ids=ids).logits[0, :, len(SPECIAL) :].log_softmax(-1)
 
 
-@every_family
+@pytest.mark.parametrize("family", [*FAMILIES, "mpnet", "xlm", "flaubert"])
 def test_rows_are_the_models_own_whatever_the_padding(family: str) -> None:
     """Through both doors; at other lengths beside it, and with more padding than needed."""
     lm = language_model(family)
@@ -282,7 +300,7 @@ def test_numbers_without_a_token_are_never_drawn() -> None:
 # Samplers
 
 
-@every_family
+@pytest.mark.parametrize("family", [*FAMILIES, "mpnet", "xlm", "flaubert"])
 def test_coupled_is_sequential_token_for_token(family: str) -> None:
     lm = language_model(family, temperature=0.8, top_p=0.95)
     chain = lm.chain(PROMPTS * 10)
@@ -389,6 +407,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         r"BertForSequenceClassification .*logits of every position.*\(2, 2\) logits",
     ),
     "xlnet": (lambda: MaskedLM(XLNetLMHeadModel(XLNET), word_tokenizer(WORDS)), "use PermutationLM"),
+    "causal": (lambda: MaskedLM(small("xlm", causal=True), word_tokenizer(WORDS)), "XLMWithLMHeadModel is causal"),
+    "mpnet's pad": (lambda: MaskedLM(small("mpnet"), word_tokenizer(WORDS)), "token 1 for the pad token, .* 0"),
     "no mask": (lambda: MaskedLM(small("bert"), _without("mask")), "no mask token: set tokenizer.mask_token"),
     "no pad": (lambda: MaskedLM(small("bert"), _without("pad")), "no pad token: set tokenizer.pad_token"),
     "too few tokens": (

@@ -388,7 +388,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "one number": (lambda: mine().conditional_sample(1, OBS[0, :1]), r"global_cond must have a row .*not shape \(1,\)"),
     "no tensor": (lambda: mine().conditional_sample(ROWS, [1.0]), "global_cond must be a tensor with a row for each"),
     "ddim": (lambda: mine(DDIM()).conditional_sample(ROWS, OBS), "no step of DDIMScheduler is random here.*DDPM"),
-    "no policy": (lambda: da.adapters.policy(object()), "object is no diffusion policy that is known"),
+    "no policy": (lambda: da.adapters.policy(object()), "object is not a diffusion policy that drawahead can read"),
+    "pi0": (
+        lambda: da.adapters.policy(tiny.Flow("sample_time")),
+        "Flow is a flow matching policy: .*none can be drawn ahead",
+    ),
+    "flow": (lambda: da.adapters.policy(tiny.Flow("denoise_step")), "flow matching"),
+    "flow objective": (lambda: da.adapters.accelerate(tiny.FlowObjective()), "FlowObjective is a flow matching policy"),
+    "flow scheduler": (
+        lambda: mine(diffusers.FlowMatchEulerDiscreteScheduler(tiny.STEPS)).conditional_sample(ROWS, OBS),
+        "no step of FlowMatch.* is random here, .*for flow matching use .* stochastic_sampling=True",
+    ),
     "deadline": (
         lambda: da.adapters.accelerate(tiny.LeRobotModel(), deadline_ms=0),
         "deadline_ms must be a number above 0",
@@ -451,6 +461,74 @@ def test_an_answer_that_is_not_finite_gives_no_action(bad: float, graphs: bool) 
         with pytest.raises(InputError):
             policy.conditional_sample(ROWS, nan())
         assert fast.report is None and fast.chain is None
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first call", "later call"])
+def test_a_lost_device_is_said_at_once(known: bool) -> None:
+    """No action, no report, and one line that says what to do."""
+    policy = tiny.LeRobotModel().eval()
+    with da.adapters.accelerate(policy, sampler=Coupled(8)) as fast:
+        if known:
+            policy.conditional_sample(ROWS, OBS)
+
+        def lost(*_: Any, **__: Any) -> Tensor:
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nmore")
+
+        policy.unet.forward = lost
+        with pytest.raises(SamplingError, match=r"^the device failed.*no action.*\(CUDA error: an illegal[^\n]*\)$"):
+            policy.conditional_sample(ROWS, OBS)
+        assert fast.report is None and fast.chain is None
+
+
+def test_runners_are_closed_with_their_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a network that was replaced, too."""
+    closed: list[da.Runner] = []
+    monkeypatch.setattr(da.Runner, "close", lambda runner: closed.append(runner))
+    policy = tiny.LeRobotModel().eval()
+    with da.adapters.accelerate(policy, sampler=Coupled(8)):
+        for rows in (1, 2, 2):
+            policy.conditional_sample(rows, OBS[:rows])
+        assert not closed
+        policy.unet = tiny.Network().eval()
+        policy.conditional_sample(1, OBS[:1])
+        assert len(closed) == 2
+    assert len(closed) == 3
+
+
+def test_what_fails_after_drawing_leaves_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    policy = tiny.LeRobotModel().eval()
+    with da.adapters.accelerate(policy, sampler=Coupled(8)) as fast:
+        monkeypatch.setattr(da.Runner, "warm_up", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            policy.conditional_sample(ROWS, OBS)
+        assert fast.report is None and fast.chain is None and not fast.latency.calls
+
+
+def test_actions_that_overflow_their_dtype_are_not_returned() -> None:
+    policy = tiny.LeRobotModel(tiny.scheduler(clip_sample=False, prediction_type="sample")).half().eval()
+    policy.unet.forward = lambda x, t, global_cond: torch.full_like(x, 6e4, dtype=torch.float32) * 3
+    with da.adapters.accelerate(policy, sampler=Coupled(8)) as fast:
+        with pytest.raises(SamplingError, match=r"actions are not finite in torch\.float16"):
+            policy.conditional_sample(ROWS, OBS.half())
+        assert fast.report is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_policies_of_every_precision(dtype: torch.dtype) -> None:
+    """They draw in it, from the noise that they have in float64, up to their rounding."""
+
+    def drawn(precision: torch.dtype, sampler: da.Sampler) -> Tensor:
+        twin = da.adapters.policy(tiny.LeRobotModel().to(precision).eval(), sampler=sampler, seed=SEED)
+        actions: Tensor = twin.conditional_sample(ROWS, OBS.to(precision))
+        assert actions.dtype == precision and twin.drawahead.report.exact
+        return actions.double()
+
+    drawn(dtype, Coupled(8))
+    allowed = 1e-4 if dtype == torch.float32 else 0.2
+    torch.testing.assert_close(drawn(dtype, Sequential()), drawn(torch.float64, Sequential()), rtol=0.0, atol=allowed)
 
 
 def test_ddim_with_noise_is_drawn() -> None:

@@ -188,3 +188,22 @@ class TransformerPolicy(UnetPolicy):
             x = self.noise_scheduler.step(output, t, x, generator=generator, **kwargs).prev_sample
         x[condition_mask] = condition_data[condition_mask]
         return x
+
+
+class Flow(nn.Module):
+    """Built like pi0, SmolVLA or GR00T: somewhere inside, a head that draws its own times and integrates a velocity."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        setattr(self.model[1], method, lambda *_: None)
+
+
+class FlowObjective:
+    """Called like the flow matching objective of LeRobot's MultiTaskDiT."""
+
+    def conditional_sample(self, model: nn.Module, batch_size: int, conditioning_vec: Tensor) -> Tensor:
+        return self._euler_integrate(torch.randn(batch_size, HORIZON, ACTION))
+
+    def _euler_integrate(self, x: Tensor) -> Tensor:
+        return x

@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerFast
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def word_tokenizer(words: list[str], template: str = "[CLS] $A [SEP]") -> Any:
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words])}
+def word_tokenizer(words: list[str], template: str = "[CLS] $A [SEP]", special: list[str] = SPECIAL) -> Any:
+    vocabulary = {word: i for i, word in enumerate([*special, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(

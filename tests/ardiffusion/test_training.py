@@ -104,7 +104,7 @@ def test_folders_that_hold_no_training(tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="cannot be read"):
         ar.load(tmp_path)
     (tmp_path / "state.json").write_text(json.dumps({"config": {}, "step": 1, "weights": "none"}))
-    with pytest.raises(da.InputError, match="no configuration"):
+    with pytest.raises(da.InputError, match="not a configuration"):
         ar.load(tmp_path)
 
 

@@ -231,7 +231,7 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         {"curvature": 1.0},
         lambda start: segment(rtk.ULA(0.1, 2, start)),
     ),
-    "rtk.DDPM": (rtk.DDPM, {"steps": 2}, lambda kernel: segment(kernel)),
+    "rtk.ReverseSDE": (rtk.ReverseSDE, {"steps": 2}, lambda kernel: segment(kernel)),
     "rtk.DPOM": (rtk.DPOM, {"tau": 0.1, "steps": 2, "predictor_steps": 1}, lambda kernel: segment(kernel)),
     "rtk.DPUM": (
         rtk.DPUM,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import itertools
 import math
+import pydoc
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -133,6 +137,15 @@ def test_the_last_step_is_deterministic(name: str) -> None:
     assert float(plan.b[-1]) == pytest.approx(1)
 
 
+def test_help_is_short() -> None:
+    """No default is a table of a thousand numbers."""
+    for schedule in (DDPM, DDIM):
+        assert len(str(inspect.signature(schedule))) < 250 and len(pydoc.render_doc(schedule)) < 6000
+    assert DDPM().betas == linear_betas() and DDPM() == DDPM()
+    described = inspect.getdoc(Plan) or ""
+    assert all(re.search(rf"\b{field.name}\b[^:]*:", described) for field in dataclasses.fields(Plan))
+
+
 def test_timesteps_are_what_a_network_is_told() -> None:
     assert DDPM(BETAS, SUBSET).plan().time.tolist() == list(SUBSET)
     assert DDPM(BETAS).plan().time.tolist() == list(range(19, -1, -1))
@@ -140,16 +153,25 @@ def test_timesteps_are_what_a_network_is_told() -> None:
     assert spaced(4, 1000) == (999, 666, 333, 0) and spaced(1000, 1000) == tuple(range(999, -1, -1))
 
 
-def test_an_euler_ancestral_step_is_that_of_k_diffusion() -> None:
-    plan = EulerAncestral((10.0, 3.0, 1.0)).plan()
-    x, m = torch.tensor(2.0, dtype=torch.float64), torch.tensor(-0.4, dtype=torch.float64)
-    for k, (here, after) in enumerate([(10.0, 3.0), (3.0, 1.0)]):
-        up = min(after, math.sqrt(after**2 * (here**2 - after**2) / here**2))
-        down = math.sqrt(after**2 - up**2)
-        slope = (x - m) / here
-        assert float(plan.a[k] * x + plan.b[k] * m) == pytest.approx(float(x + slope * (down - here)))
-        assert float(plan.s[k]) == pytest.approx(up)
-    assert plan.start == 10.0
+@pytest.mark.parametrize("s_noise", [1.0, 1.003, 0.0])
+@pytest.mark.parametrize("eta", [1.0, 0.7, 0.0, 3.0])
+def test_euler_ancestral_steps_are_those_of_k_diffusion(eta: float, s_noise: float) -> None:
+    """A literal loop of theirs, with the noise that the chain draws."""
+    sigmas, rows = (10.0, 4.0, 3.9, 1.0, 0.2, 0.0), 5
+    chain = GaussianChain(
+        lambda x, k: torch.tanh(x) / 2, EulerAncestral(sigmas, eta=eta, s_noise=s_noise), (3,), dtype=torch.float64
+    )
+    ours = da.sample(chain, rows, sampler=da.Sequential(), seed=4).samples
+    stream = Stream.of_samples(4, torch.arange(rows))
+    x = sigmas[0] * stream.normal(Purpose.START, torch.zeros(rows, dtype=torch.int64), size=3)
+    for k, (here, after) in enumerate(itertools.pairwise(sigmas)):
+        denoised = torch.tanh(x) / 2
+        up = min(after, eta * (after**2 * (here**2 - after**2) / here**2) ** 0.5) if eta else 0.0
+        down = (after**2 - up**2) ** 0.5
+        x = x + (x - denoised) / here * (down - here)
+        if after > 0:
+            x = x + stream.normal(Purpose.VALUE, torch.full((rows,), k), size=3) * s_noise * up
+    torch.testing.assert_close(ours, x, rtol=1e-12, atol=1e-12)
 
 
 def test_the_exponential_integrator_solves_its_equation() -> None:
@@ -228,6 +250,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: EulerAncestral((1.0,)), "sigmas"),
     (lambda: EulerAncestral((1.0, 2.0)), "sigmas"),
     (lambda: EulerAncestral((1.0, -0.5)), "sigmas"),
+    (lambda: EulerAncestral((2.0, 1.0), eta=-0.1), "eta must be a number not below 0"),
+    (lambda: EulerAncestral((2.0, 1.0), s_noise="loud"), "s_noise must be a number"),
     (lambda: OUExponential((1.0, 0.0)), "times"),
     (lambda: OUExponential((1.0,)), "times"),
     (lambda: OUExponential((0.5, 1.0)), "times"),

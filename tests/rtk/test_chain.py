@@ -174,9 +174,9 @@ def test_few_rounds_and_every_call_is_counted(sampler: Sampler) -> None:
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: rtk.chain(RING, MALA(0.1, 4), SEGMENTS), "only ULD"),  # type: ignore[arg-type]
-    (lambda: rtk.chain(RING, PerSegment(lambda t, eta: MALA(0.1, 4), 4), SEGMENTS), "only ULD"),
-    (lambda: rtk.chain(RING, PerSegment(lambda t, eta: ULD(0.1, 1.0, 3), 4), SEGMENTS), "as many steps"),
+    (lambda: rtk.chain(RING, MALA(0.1, 4), SEGMENTS), "kernel must be ULD"),  # type: ignore[arg-type]
+    (lambda: rtk.chain(RING, PerSegment(lambda t, eta: MALA(0.1, 4), 4), SEGMENTS), "kernel must be ULD"),
+    (lambda: rtk.chain(RING, PerSegment(lambda t, eta: ULD(0.1, 1.0, 3), 4), SEGMENTS), "same number of steps"),
     (lambda: rtk.chain(RING, ULD(0.1, 1.0, 3), (1.0, 0.0)), "segments must be a Segments"),  # type: ignore[arg-type]
     (lambda: rtk.chain(lambda x, t: -x, ULD(0.1, 1.0, 3), SEGMENTS), "shape="),
     (lambda: rtk.chain(RING, ULD(0.1, 1.0, 3), SEGMENTS, start=torch.zeros(3)), "start must have shape"),

@@ -33,6 +33,7 @@ from tests.rtk.laws import (
 Check = Callable[[float], None]
 RING = GaussianMixture(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0]]), 0.3)
 KERNELS = [ULA(0.05, 4), ULD(0.2, 2.0, 4), MALA(0.2, 4), ProjectedMALA(0.2, 4, 1.5, 5.0), HMC(0.2, 3, 4)]
+BASELINES = [rtk.ReverseSDE(2), rtk.ProbabilityFlow(), rtk.DPOM(0.02, 2), rtk.DPUM(0.1, 2.0, 2)]
 SEGMENTS = Segments.even(2.0, 3, last=0.1)
 
 
@@ -103,7 +104,7 @@ class TestTheLaw:
 
 
 class TestAddresses:
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+    @pytest.mark.parametrize("kernel", [*KERNELS, *BASELINES], ids=lambda kernel: type(kernel).__name__)
     def test_a_sample_depends_on_its_number_and_the_seed_alone(self, kernel: Kernel) -> None:
         settings = {"kernel": kernel, "segments": SEGMENTS}
         whole = rtk.sample(RING, **settings, num_samples=50, seed=7).samples

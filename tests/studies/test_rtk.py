@@ -109,7 +109,7 @@ def squares(kernel: rtk.Kernel) -> torch.Tensor:
 def test_closed_forms_are_what_the_kernels_draw(check: Callable[[float], None]) -> None:
     uld = rtk.ULD(0.25, 4.0, 4)
     p_values = []
-    for kernel, variance in ((rtk.DDPM(), TARGET.ddpm(SEGMENTS)), (uld, TARGET.uld(uld, SEGMENTS)[-1])):
+    for kernel, variance in ((rtk.ReverseSDE(), TARGET.ddpm(SEGMENTS)), (uld, TARGET.uld(uld, SEGMENTS)[-1])):
         z = float((squares(kernel) / variance).mean() - D) * math.sqrt(20_000 / (2 * D))
         p_values.append(math.erfc(abs(z) / math.sqrt(2)))
     wrong = float((squares(uld) / TARGET.uld(uld, SEGMENTS)[-2]).mean() - D) * math.sqrt(20_000 / (2 * D))

@@ -16,6 +16,14 @@ from drawahead.oracles.tokens import WrappedOracle
 from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Coupled, Sampler, Sequential
+from drawahead.targets import Ising
+
+GRID = Ising(2, 3, coupling=0.6, field=0.2)
+
+
+def failed(verdict: da.Verdict) -> set[str]:
+    """The checks that failed."""
+    return {finding.check for finding in verdict.findings if not finding.passed}
 
 
 class Peeking(WrappedOracle):

@@ -19,14 +19,10 @@ from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sequential
 from drawahead.targets import Hypercube, Ising, Pairs, Product
 from drawahead.verification.token_steps import AT_RANDOM, TOO_EARLY, token_steps
-from tests.verification.broken import Leaking, Louder, Peeking
+from tests.verification.broken import Leaking, Louder, Peeking, failed
 
 GRID = Ising(3, 3, coupling=0.6, field=0.2)
 VECTORS = GaussianChain(Hypercube(4), da.StochasticLocalization(24, delta=0.05))
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
 
 
 def test_every_part_tells_its_power() -> None:

@@ -8,15 +8,9 @@ import torch
 import drawahead as da
 from drawahead import HIDDEN, Block, Coupled, TokenChain
 from drawahead.chains.base import Tally
-from drawahead.targets import Ising, Pairs
+from drawahead.targets import Pairs
 from drawahead.verification.token_steps import token_steps
-from tests.verification.broken import Leaking, Peeking, Stale, ragged
-
-GRID = Ising(2, 3, coupling=0.6, field=0.2)
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
+from tests.verification.broken import GRID, Leaking, Peeking, Stale, failed, ragged
 
 
 def test_a_sound_oracle_passes() -> None:

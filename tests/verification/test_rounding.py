@@ -11,19 +11,13 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, TokenChain, TokenOracle
 from drawahead.schedules import Given, LearnedVariance
-from drawahead.targets import Hypercube, Ising
-from drawahead.verification.precision import seen
-from drawahead.verification.rounding import Rounding
+from drawahead.targets import Hypercube
+from drawahead.verification.rounding import Rounding, seen
 from tests.gaussian.wider import plan
-from tests.verification.broken import Leaking, Peeking
+from tests.verification.broken import GRID, Leaking, Peeking, failed
 from tests.verification.networks import Transformer, denoiser
 
-GRID = Ising(2, 3, coupling=0.6, field=0.2)
 HALF = (torch.float16, torch.bfloat16)
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
 
 
 def checked(target: TokenOracle | GaussianChain) -> da.Verdict:
@@ -147,12 +141,10 @@ def test_the_precision_in_which_a_model_works_is_seen() -> None:
     def model() -> Tensor:
         return network(x.to(torch.bfloat16)).double()
 
-    assert seen(model).dtype == torch.bfloat16
-    assert seen(torch.compile(model, backend="eager")).name == "bfloat16"
-    assert seen(lambda: x.double() + 1).dtype == torch.float64
-    assert seen(lambda: x + 1).dtype == torch.float32
-    assert seen(lambda: None).dtype == torch.float64
-    assert Rounding().precision.unit == 2.0**-52
+    assert seen(model) == seen(torch.compile(model, backend="eager")) == torch.bfloat16
+    assert seen(lambda: x.double() + 1) == seen(lambda: None) == torch.float64
+    assert seen(lambda: x + 1) == torch.float32
+    assert Rounding().unit == 2.0**-52 and Rounding().works_in == "float64"
 
 
 def test_models_are_asked_no_more_at_a_time_than_is_said() -> None:

@@ -15,13 +15,9 @@ from drawahead.verification import vector_steps as module
 from drawahead.verification.vector_steps import Recording, vector_steps
 from tests.gaussian.reference import SCHEDULES
 from tests.gaussian.stacked_reference import LINEAR, PLANS, D
-from tests.verification.broken import Drifting, Louder
+from tests.verification.broken import Drifting, Louder, failed
 
 N = 8
-
-
-def failed(verdict: da.Verdict) -> set[str]:
-    return {finding.check for finding in verdict.findings if not finding.passed}
 
 
 def forgetful(spread: tuple[float, ...] = (1.0,) * N, *, start: float = 1.0) -> Plan:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.verification.scores import Score
 from drawahead.verification.statistics import kolmogorov, kolmogorov_columns
+from drawahead.verification.steps import Score
 from drawahead.verification.white import Off, columns, moments, pooled, white
 from tests.exactness import LEVEL
 

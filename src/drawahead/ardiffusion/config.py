@@ -115,7 +115,7 @@ class Config:
             low, high = plain["levels"]
             return Config(parts, encoder, _sizes(denoisers, plain["denoiser"]), (low, high))
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"this is no configuration of ardiffusion: {error!r} is missing or wrong") from None
+            raise InputError(f"this is not a configuration of ardiffusion: {error!r}") from None
 
 
 def _sizes(kinds: dict[str, Any], plain: dict[str, Any]) -> Any:

@@ -38,7 +38,7 @@ class RTK:
         instance("segments", self.segments, rtk.Segments, "a Segments")
         number("spread", self.spread, least=0)
         if not self.segments.times[-1] > 0:
-            raise InputError("segments must end above time 0, where a model is told some noise: give last=...")
+            raise InputError("segments must end above time 0, for models are trained with some noise: give last=...")
 
 
 def scheduled(schedule: Schedule, conditionals: Conditionals, device: torch.device) -> tuple[StackedPlan, Oracle]:

@@ -42,7 +42,7 @@ def law(chain: StackedChain) -> Normal:
     the oracle is asked at 0 and at the unit vectors."""
     instance("chain", chain, StackedChain, "a StackedChain")
     if chain.start_state is not None:
-        raise InputError("a chain with a given start is not worked out here")
+        raise InputError("law() is for chains without start=: leave it out")
     lanes, size = chain.plan.lanes, chain.size
     n = lanes * size
     probes = torch.cat([torch.zeros(1, n), torch.eye(n), torch.linspace(-1, 1, n)[None]]).double()
@@ -62,7 +62,7 @@ def law(chain: StackedChain) -> Normal:
         answers = torch.as_tensor(chain.predict(probes.view(-1, lanes, size), step, {})).double().view(-1, size)
         slope = (answers[1:-1] - answers[0]).T  # (d, n)
         if not torch.allclose(slope @ probes[-1] + answers[0], answers[-1], rtol=1e-9, atol=1e-9):
-            raise InputError(f"the oracle is not affine in the state at step {k}: only a drawn law is to be had")
+            raise InputError(f"the oracle is not affine in the state at step {k}, so its law can only be sampled")
         push = torch.kron(chain.plan.s[k] @ chain.plan.b[k][:, None], eye)  # (n, d)
         move = torch.kron(chain.plan.a[k], eye) + push @ slope
         mean = move @ mean + push @ answers[0]

@@ -23,7 +23,7 @@ def verify(
             show_default=False,
         ),
     ],
-    num: Annotated[int, typer.Option("--num", "-n", min=50, help="Samples of each sampler; more find more.")] = 1000,
+    num: Annotated[int, typer.Option("--num", "-n", help="Samples of each sampler; more find more.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Sequential samples use the next one.")] = 0,
     sampler: Annotated[
         str | None,

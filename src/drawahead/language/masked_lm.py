@@ -33,9 +33,9 @@ class MaskedLM(LanguageModel):
     shape the law itself, so that every sampler draws from the same one. Special tokens are never drawn, nor are those
     of `forbid` (tokens or their numbers).
 
-    The model is put into evaluation mode, and stays where it is: device and dtype are the model's. Prompts of different
-    length are padded to share batches. A model that hears of the padding, as those without attention do, is asked about
-    each length by itself.
+    The model is put into evaluation mode; device and dtype are the model's. Prompts of different lengths are padded to
+    share batches. A model whose answers depend on the padding, such as one without attention, is asked about each
+    length separately.
     """
 
     def oracle(self, length: int, *, padded: bool = True) -> MaskedOracle:

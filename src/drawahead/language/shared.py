@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import InputError
+from drawahead.errors import FrozenError, InputError
 from drawahead.language.network import Network
 from drawahead.language.token_law import TokenLaw
 from drawahead.oracles.evidence import Order
@@ -45,10 +44,11 @@ class LanguageModel(abc.ABC):
         check_tokenizer(tokenizer)
         self._suits(model.eval())
         self.law = TokenLaw(temperature, top_k, top_p)
-        """How logits become probabilities; may be set to another one."""
+        """How logits become probabilities."""
         self.tokenizer = tokenizer
         self.mask, self.pad = self._special("mask"), self._special("pad")
-        self._model = model
+        self.model = model
+        """Its weights and layers may be changed."""
         self._agreed()
         table: Any = getattr(model, "get_input_embeddings", lambda: None)()
         if isinstance(table, nn.Embedding):
@@ -56,45 +56,16 @@ class LanguageModel(abc.ABC):
         self.network = self._network()
         self.vocab_size = self.network.vocab_size
         self._has_room(self.vocab_size)
-        self._forbidden_tokens = self._forbidden(forbid).to(self.device)
+        self.forbidden = self._forbidden(forbid).to(self.device)
+        """Which tokens are never drawn (q,)."""
         self.positions = _positions(model)
 
-    @property
-    def model(self) -> nn.Module:
-        """The model. For another one make another adapter; its weights and layers may be changed."""
-        return self._model
-
-    @property
-    def forbidden(self) -> Tensor:
-        """Which tokens are never drawn (q,)."""
-        return self._forbidden_tokens
-
-    @property
-    def temperature(self) -> float:
-        """Logits are divided by it."""
-        return self.law.temperature
-
-    @temperature.setter
-    def temperature(self, temperature: float) -> None:
-        self.law = replace(self.law, temperature=temperature)
-
-    @property
-    def top_k(self) -> int | None:
-        """How many tokens may be drawn (None: all)."""
-        return self.law.top_k
-
-    @top_k.setter
-    def top_k(self, top_k: int | None) -> None:
-        self.law = replace(self.law, top_k=top_k)
-
-    @property
-    def top_p(self) -> float | None:
-        """How much probability the tokens that may be drawn have together (None: all)."""
-        return self.law.top_p
-
-    @top_p.setter
-    def top_p(self, top_p: float | None) -> None:
-        self.law = replace(self.law, top_p=top_p)
+    def __setattr__(self, name: str, value: object) -> None:
+        if "positions" in vars(self):  # it is made
+            raise FrozenError(
+                f"a {type(self).__name__} cannot be changed: make another one of the same model, {name}=... included"
+            )
+        super().__setattr__(name, value)
 
     @property
     def device(self) -> torch.device:

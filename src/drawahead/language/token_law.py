@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.validate import whole
+from drawahead.validate import number, whole
 
 
 @final
@@ -27,13 +27,13 @@ class TokenLaw:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < _number("temperature", self.temperature) < float("inf"):
+        if not number("temperature", self.temperature) > 0:
             raise InputError(
                 f"temperature must be positive, not {self.temperature}: for the most probable token use top_k=1"
             )
         if self.top_k is not None:
             whole("top_k", self.top_k, 1)
-        if self.top_p is not None and not 0 < _number("top_p", self.top_p) <= 1:
+        if self.top_p is not None and not 0 < number("top_p", self.top_p) <= 1:
             raise InputError(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
     def __call__(self, logits: Tensor, forbidden: Tensor) -> Tensor:
@@ -55,9 +55,3 @@ class TokenLaw:
             before = share.cumsum(-1) - share
             best = best.masked_fill(before >= self.top_p, torch.inf)
         return best.amin(-1, keepdim=True)
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{name} must be a number, not {value!r}")
-    return float(value)

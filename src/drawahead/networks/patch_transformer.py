@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, pixel_shuffle, pixel_unshuffle, scaled_dot_product_attention, silu
+
+from drawahead.networks.unet import waves
 
 _FREQUENCIES = 64
 
@@ -47,9 +48,7 @@ class PatchTransformer(nn.Module):
             nn.init.zeros_(weight)
 
     def forward(self, x: Tensor, time: Tensor, text: Tensor) -> Tensor:
-        steps = torch.arange(_FREQUENCIES, device=x.device)
-        angle = time[:, None].float() * torch.exp(-math.log(10000.0) * steps / _FREQUENCIES)
-        told = self.time(torch.cat([angle.cos(), angle.sin()], dim=-1).to(x.dtype)) + text.mean(1)
+        told = self.time(torch.cat(waves(time, _FREQUENCIES), dim=-1).to(x.dtype)) + text.mean(1)
         told = self.told(silu(told)).unflatten(-1, (6, 1, -1))  # (m, 6, 1, width)
         pixels = self.first(x)
         seen = pixel_unshuffle(pixels, self.patch)  # (m, fine * patch^2, ...)

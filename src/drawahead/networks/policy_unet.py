@@ -7,7 +7,6 @@ Chi, Feng, Du, Xu, Cousineau, Burchfiel, Song, "Diffusion Policy: Visuomotor Pol
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import final
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mish
 
 from drawahead.errors import InputError
+from drawahead.networks.unet import waves
 from drawahead.validate import whole, wholes
 
 _KERNEL = 5
@@ -61,9 +61,8 @@ class PolicyUNet(nn.Module):
         self.last = nn.Sequential(_Smooth(widths[0], widths[0], groups), nn.Conv1d(widths[0], action, 1))
 
     def forward(self, sample: Tensor, timestep: Tensor, global_cond: Tensor) -> Tensor:
-        steps = torch.arange(self.frequencies, device=sample.device)
-        angle = timestep.expand(len(sample))[:, None].float() * torch.exp(-math.log(1e4) * steps / self.frequencies)
-        time = self.time(torch.cat([angle.sin(), angle.cos()], dim=-1).to(sample.dtype))
+        cosine, sine = waves(timestep.expand(len(sample)).to(sample.device), self.frequencies)
+        time = self.time(torch.cat([sine, cosine], dim=-1).to(sample.dtype))
         told = mish(torch.cat([time, global_cond.to(sample.dtype)], dim=-1))
         x = sample.transpose(1, 2)  # (m, action, horizon)
         kept = []

@@ -12,7 +12,7 @@ from drawahead.errors import InputError
 from drawahead.networks.files import load
 from drawahead.networks.order_transformer import OrderTransformer
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
-from drawahead.validate import as_device, floating, short, whole, wholes
+from drawahead.validate import as_device, floating, instance, number, whole, wholes
 
 if TYPE_CHECKING:
     from drawahead.show import View
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LENGTH = 256
 """The most characters."""
 ALPHABET = " etaoinsrhdlcumfpgwybvkxjqzETAOINSRHDLCUMFPGWYBVKXJQZ0123456789.,;:'\"-?!$%()"
+_TOKEN = {letter: i for i, letter in enumerate(ALPHABET)}
 BLANK = "_"
 TEMPERATURE = 0.5
 """By default: the lower, the fewer misspelt words, and the duller."""
@@ -28,10 +29,8 @@ _PLAIN = dict(zip("\u2019\u2018\u201c\u201d\u2014\u2013\u2011\n\t", "''\"\"---  
 
 def to_tokens(text: str) -> Tensor:
     """The tokens of a text (length,); typographic quotes and dashes become plain, what is not in the alphabet goes."""
-    if not isinstance(text, str):
-        raise InputError(f"text must be a text, not {short(text)}")
-    token_of = {letter: i for i, letter in enumerate(ALPHABET)}
-    plain = (token_of.get(_PLAIN.get(letter, letter)) for letter in text)
+    instance("text", text, str, "a text")
+    plain = (_TOKEN.get(_PLAIN.get(letter, letter)) for letter in text)
     return torch.tensor([token for token in plain if token is not None], dtype=torch.int64)
 
 
@@ -57,11 +56,9 @@ class TextModel(TokenOracle):
     def __init__(self, network: OrderTransformer, length: int = LENGTH, temperature: float = 1.0) -> None:
         if not 1 <= whole("length", length) <= LENGTH:
             raise InputError(f"the text model writes 1 to {LENGTH} characters, not {length}")
-        if not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
-            raise InputError(f"temperature must be a positive number, not {short(temperature)}")
         self.network = network
         self.length = length
-        self.temperature = temperature
+        self.temperature = number("temperature", temperature, above=0)
         self.device = network.sink.device
         self.bytes_per_query = 40 * 3 * length * len(network.sink)
 
@@ -137,16 +134,14 @@ def infilling(
     dtype: torch.dtype = torch.float32,
 ) -> TokenChain:
     """A chain that fills the blanks of a prompt, one character for each underscore: "My fellow ________, "."""
-    if not isinstance(prompt, str):
-        raise InputError(f"prompt must be a text, not {short(prompt)}")
-    token = {letter: i for i, letter in enumerate(ALPHABET)}
+    instance("prompt", prompt, str, "a text")
     letters = [_PLAIN.get(letter, letter) for letter in prompt]
     for i, letter in enumerate(letters):
-        if letter != BLANK and letter not in token:
+        if letter not in _TOKEN and letter != BLANK:
             raise InputError(f"character {i} of the prompt, {letter!r}, is not one the text model knows: {ALPHABET}")
     if BLANK not in letters:
         raise InputError(f"the prompt has no blank: write {BLANK} for each character to fill in")
     if len(letters) > LENGTH:
         raise InputError(f"the prompt has {len(letters)} characters; the text model takes {LENGTH} at most")
     model = text(len(letters), temperature=temperature, device=device, dtype=dtype)
-    return TokenChain(model, evidence=torch.tensor([token.get(letter, HIDDEN) for letter in letters]))
+    return TokenChain(model, evidence=torch.tensor([_TOKEN.get(letter, HIDDEN) for letter in letters]))

@@ -11,6 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention, silu
 
 
+def waves(time: Tensor, frequencies: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of a time (m,), each (m, frequencies), from fast to slow."""
+    steps = torch.arange(frequencies, device=time.device)
+    angle = time[:, None].float() * torch.exp(-math.log(10000.0) * steps / frequencies)
+    return angle.cos(), angle.sin()
+
+
 @final
 class UNet(nn.Module):
     """(images (m, 1, side, side), timesteps (m,)) -> the noise in them. The side must halve once a level."""
@@ -35,7 +42,7 @@ class UNet(nn.Module):
                 here = wide
                 kept.append(here)
             if level < last:
-                self.down.append(_Halve(here))
+                self.down.append(_Resize(here, twice=False))
                 kept.append(here)
         self.middle = nn.ModuleList(block(here, here, i == 0) for i in range(2))
         for level, wide in reversed(list(enumerate(channels))):
@@ -43,15 +50,13 @@ class UNet(nn.Module):
                 self.up.append(block(here + kept.pop(), wide, level == last))
                 here = wide
             if level:
-                self.up.append(_Double(here))
+                self.up.append(_Resize(here, twice=True))
         self.norm = nn.GroupNorm(groups, here)
         self.last = nn.Conv2d(here, 1, 3, padding=1)
         nn.init.zeros_(self.last.weight)
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
-        steps = torch.arange(self.frequencies, device=x.device)
-        angle = time[:, None].float() * torch.exp(-math.log(10000.0) * steps / self.frequencies)
-        told = silu(self.time(torch.cat([angle.cos(), angle.sin()], dim=-1).to(x.dtype)))
+        told = silu(self.time(torch.cat(waves(time, self.frequencies), dim=-1).to(x.dtype)))
         x = self.first(x)
         kept = [x]
         for part in self.down:
@@ -102,22 +107,14 @@ class _Attention(nn.Module):
 
 
 @final
-class _Halve(nn.Module):
-    def __init__(self, wide: int) -> None:
+class _Resize(nn.Module):
+    """A picture of half the side, or twice."""
+
+    def __init__(self, wide: int, *, twice: bool) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(wide, wide, 3, stride=2, padding=1)
+        self.twice = twice
+        self.conv = nn.Conv2d(wide, wide, 3, stride=1 if twice else 2, padding=1)
 
     def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        half: Tensor = self.conv(x)
-        return half
-
-
-@final
-class _Double(nn.Module):
-    def __init__(self, wide: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(wide, wide, 3, padding=1)
-
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        double: Tensor = self.conv(interpolate(x, scale_factor=2.0, mode="nearest"))
-        return double
+        resized: Tensor = self.conv(interpolate(x, scale_factor=2.0, mode="nearest") if self.twice else x)
+        return resized

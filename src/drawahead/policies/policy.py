@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import inspect
 import time
+from collections.abc import Collection
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.chain import from_diffusers
-from drawahead.errors import InputError
+from drawahead.errors import InputError, SamplingError
 from drawahead.policies.loop import Chunks, chunks, path_to_loop
 from drawahead.policies.timing import Calls, Deadline, Latency
 from drawahead.randomness import checked_seed
@@ -27,6 +28,7 @@ from drawahead.validate import instance, number
 __all__ = ["Accelerated", "accelerate", "policy"]
 
 _LOOP = "conditional_sample"
+_DEVICE_ERROR: Any = getattr(torch, "AcceleratorError", ())  # older releases of torch have no class for it
 
 
 def policy(
@@ -38,11 +40,11 @@ def policy(
     graphs: bool | None = None,
     compiled: bool = False,
 ) -> Any:
-    """A twin of a diffusion policy that draws its action chunks in parallel rounds; `model` stays as it is.
+    """A copy of a diffusion policy that draws its action chunks in parallel rounds; `model` itself is not changed.
 
-    The twin has the class of `model`, shares all its parts and is called as it is: `select_action`, `predict_action`,
-    `conditional_sample` and all else. Its queues of observations and actions are its own. `twin.drawahead` tells what
-    calls cost: see `Accelerated`. The arguments are those of `accelerate`.
+    The copy has the class of `model`, shares its networks and is used in the same way (`select_action`,
+    `predict_action`, `conditional_sample`), with its own queues of observations and actions. `copy.drawahead`, an
+    `Accelerated`, holds the report and the latencies. The arguments are those of `accelerate`.
     """
     path = path_to_loop(model)
     twin = _twin(model, path)
@@ -69,9 +71,10 @@ def accelerate(
         its `diffusion` or `objective`. Nothing but `conditional_sample` is replaced, and neither library is imported.
     sampler: how to draw. By default the first call for a number of observations measures (`Auto`), and later ones draw
         by what it chose; with a deadline, `Coupled` over all steps.
-    deadline_ms: a call that would take longer is finished by steps of its drafts that nothing verifies. Its report says
-        so, and that it is not exact. Calls that build their chain, the first ones, take as long as they take.
-    seed: fixes the noise of all calls that are given no generator.
+    deadline_ms: a call that would take longer takes its remaining steps from drafts that were not verified; its report
+        says so, and that it is not exact. The first call for a batch size builds the chain: the deadline does not apply
+        to it.
+    seed: fixes the noise of all calls without a generator.
     graphs: as in `sample`.
     compiled: put the network through `torch.compile`: the first call takes longer, later ones less time.
     """
@@ -83,9 +86,9 @@ def accelerate(
 
 @final
 class Accelerated:
-    """Stands in for a policy's `conditional_sample`, with its arguments, and keeps what calls cost.
+    """Replaces a policy's `conditional_sample`, with the same arguments, and holds the report of the last call.
 
-    A `with` block undoes it at its end.
+    At the end of a `with` block the policy gets its own loop back.
     """
 
     report: Report | None
@@ -124,9 +127,15 @@ class Accelerated:
         setattr(owner, _LOOP, self)
 
     def undo(self) -> None:
-        """Give the policy its own loop back; a second time nothing happens."""
+        """Give the policy its own loop back, and the memory of captured rounds; a second time nothing happens."""
         if vars(self._owner).get(_LOOP) is self:
             delattr(self._owner, _LOOP)
+        self._keep(())
+
+    def _keep(self, keys: Collection[Any]) -> None:
+        """Close all runners but these."""
+        for key in [key for key in self._runners if key not in keys]:
+            self._runners.pop(key).close()
 
     def __enter__(self) -> Self:
         return self
@@ -153,25 +162,34 @@ class Accelerated:
         chain = runner.chain
         assert isinstance(chain, GaussianChain)
         late = Deadline(began, self._deadline) if known and self._deadline is not None else None
-        self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
-        mine = runner.using(chain=self.chain)
-        noise = wanted.generator or self._noise
-        result = mine.sample(wanted.number, generator=noise, max_live=wanted.number, hurry=late)
-        self.report = result.report
+        chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
+        mine, noise = runner.using(chain=chain), wanted.generator or self._noise
+        try:
+            result = mine.sample(wanted.number, generator=noise, max_live=wanted.number, hurry=late)
+            if not known and not self._compiled:  # to compile for more widths would take minutes
+                mine.warm_up(wanted.number)
+            actions = result.samples.to(wanted.device, wanted.dtype)
+            finite = bool(actions.isfinite().all())
+        except Exception as error:
+            if (lost := _device_error(error)) is not None:
+                raise SamplingError(
+                    f"the device failed, and no action was drawn: stop the robot and start the process again ({lost})",
+                    cast(Any, getattr(error, "result", None)),  # what was drawn may not be readable any more
+                ) from error
+            raise
+        if not finite:
+            raise SamplingError(f"the actions are not finite in {wanted.dtype}, so none is returned", result)
+        self.report, self.chain, self._runners[key] = result.report, chain, runner
         if known:
             self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
-        else:
-            self._runners[key] = runner
-            if not self._compiled:  # to compile for more widths would take minutes
-                mine.warm_up(wanted.number)
-        return result.samples.to(wanted.device, wanted.dtype)
+        return actions
 
     def _runner(self, wanted: Chunks) -> Runner:
         """For one kind of call; later ones bring other observations."""
         sampler = self._sampler
         if sampler is None and self._deadline is not None:
             sampler = Coupled(window=max(1, wanted.steps - 1))
-        self._runners = {key: runner for key, runner in self._runners.items() if key[0] == id(wanted.network)}
+        self._keep([key for key in self._runners if key[0] == id(wanted.network)])
         return Runner(self._chain(wanted), sampler, compile=self._compiled, graphs=self._graphs)
 
     def _chain(self, wanted: Chunks) -> GaussianChain:
@@ -187,12 +205,24 @@ class Accelerated:
             clean=True,
             device=wanted.device,
         )
-        if not bool(chain.plan.s.any()):
+        plan = chain.plan
+        if not bool(plan.s.any()):
+            remedy = "use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
+            if torch.allclose(plan.signal + plan.noise, torch.ones_like(plan.noise)):  # straight lines to the noise
+                remedy = "for flow matching use FlowMatchEulerDiscreteScheduler with stochastic_sampling=True"
             raise InputError(
-                f"no step of {type(wanted.scheduler).__name__} is random here, so rounds cannot be saved and stay "
-                "exact: use the DDPM scheduler that the policy was trained with, or DDIM with eta=1"
+                f"no step of {type(wanted.scheduler).__name__} is random here, so none can be drawn ahead: {remedy}"
             )
         return chain
+
+
+def _device_error(error: BaseException | None) -> str | None:
+    """What the device itself said, if it failed: nothing can be computed on it afterwards."""
+    while error is not None:
+        if isinstance(error, _DEVICE_ERROR) or str(error).startswith("CUDA error"):
+            return str(error).splitlines()[0]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _twin(model: Any, path: tuple[str, ...]) -> Any:

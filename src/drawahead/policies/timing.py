@@ -19,12 +19,12 @@ class Latency:
     """How long the latest calls took, in milliseconds."""
 
     calls: int
-    """How many they were; those that built a chain, and may have captured rounds, are not among them."""
+    """How many. The first call of each kind, which builds the chain and may capture rounds, is not counted."""
     p50: float
     p95: float
     p99: float
     late: int
-    """Calls of those that were finished by drafts, for a deadline."""
+    """How many of them were finished by drafts, to meet a deadline."""
 
     def __str__(self) -> str:
         times = f"p50 {self.p50:.1f} ms, p95 {self.p95:.1f} ms, p99 {self.p99:.1f} ms"

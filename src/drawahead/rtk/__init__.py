@@ -1,12 +1,11 @@
 """Diffusion inference with reverse transition kernels (RTK): few long segments, each drawn by a Markov chain."""
 
-from drawahead.rtk.baselines import DDPM, DPOM, DPUM, ProbabilityFlow
+from drawahead.rtk.baselines import DPOM, DPUM, ProbabilityFlow, ReverseSDE
 from drawahead.rtk.chain import chain
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
 from drawahead.rtk.kernels.hmc import HMC
-from drawahead.rtk.kernels.mala import MALA
+from drawahead.rtk.kernels.mala import MALA, ProjectedMALA
 from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.projected_mala import ProjectedMALA
 from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD, ULDStep
@@ -27,7 +26,6 @@ from drawahead.rtk.scores import (
 from drawahead.rtk.segments import RTKTarget, Segments
 
 __all__ = [
-    "DDPM",
     "DPOM",
     "DPUM",
     "HMC",
@@ -52,6 +50,7 @@ __all__ = [
     "RTKReport",
     "RTKResult",
     "RTKTarget",
+    "ReverseSDE",
     "Score",
     "ScoreOracle",
     "Segments",

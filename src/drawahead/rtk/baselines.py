@@ -27,21 +27,17 @@ from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
-from drawahead.rtk.segments import RTKTarget, positive
-from drawahead.validate import whole
+from drawahead.rtk.segments import RTKTarget
 
-__all__ = ["DDPM", "DPOM", "DPUM", "ProbabilityFlow"]
+__all__ = ["DPOM", "DPUM", "ProbabilityFlow", "ReverseSDE"]
 
 
 @final
 @dataclass(frozen=True)
-class DDPM(Kernel):
+class ReverseSDE(Kernel):
     """The reverse SDE, in `steps` equal steps a segment: one call of the score each."""
 
     steps: int = 1
-
-    def __post_init__(self) -> None:
-        whole("steps", self.steps, 1)
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         h, z = target.eta / self.steps, target.x_prime
@@ -58,9 +54,6 @@ class ProbabilityFlow(Kernel):
     """The probability-flow ODE, in `steps` equal steps a segment: one call of the score each, and no noise."""
 
     steps: int = 1
-
-    def __post_init__(self) -> None:
-        whole("steps", self.steps, 1)
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         h, z = target.eta / self.steps, target.x_prime
@@ -101,11 +94,6 @@ class DPOM(Kernel):
     steps: int
     predictor_steps: int = 1
 
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        whole("steps", self.steps, 1)
-        whole("predictor_steps", self.predictor_steps, 1)
-
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         return _corrected(target, noise, self.predictor_steps, ULA(self.tau, self.steps))
 
@@ -119,12 +107,6 @@ class DPUM(Kernel):
     gamma: float
     steps: int
     predictor_steps: int = 1
-
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        positive("gamma", self.gamma)
-        whole("steps", self.steps, 1)
-        whole("predictor_steps", self.predictor_steps, 1)
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         return _corrected(target, noise, self.predictor_steps, ULD(self.tau, self.gamma, self.steps))

@@ -55,7 +55,7 @@ def chain(
     kernels = _kernels(kernel, segments)
     device = as_device("device", device)
     if not 0 <= number("spread", spread) <= 1e100 or not spread + segments.times[-1] > 0:
-        raise InputError(f"spread must be a number not below 0, and above it where the times end at 0, not {spread!r}")
+        raise InputError(f"spread must be at least 0, and above 0 where the times end at 0, not {spread!r}")
     steps = kernels[0].steps
     times = torch.tensor(segments.times[1:], dtype=torch.float64, device=device).repeat_interleave(steps)  # (K S,)
     signal, pull = torch.exp(-times), _pull(times, spread)
@@ -77,7 +77,7 @@ def _kernels(kernel: Kernel, segments: Segments) -> list[ULD]:
     pairs = zip(segments.times[1:], segments.lengths, strict=True)
     kernels = [kernel.choose(time, eta) if isinstance(kernel, PerSegment) else kernel for time, eta in pairs]
     if any(not isinstance(each, ULD) or each.steps != kernel.steps for each in kernels):
-        raise InputError(f"only ULD, with as many steps in every segment, is a chain of Gaussian steps; not {kernel!r}")
+        raise InputError(f"kernel must be ULD, with the same number of steps in every segment, not {kernel!r}")
     return [each for each in kernels if isinstance(each, ULD)]
 
 

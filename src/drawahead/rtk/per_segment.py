@@ -12,7 +12,6 @@ from drawahead.errors import InputError
 from drawahead.rtk.kernels.base import Info, Kernel
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.segments import RTKTarget
-from drawahead.validate import whole
 
 
 @final
@@ -25,9 +24,6 @@ class PerSegment(Kernel):
 
     choose: Callable[[float, float], Kernel]
     steps: int
-
-    def __post_init__(self) -> None:
-        whole("steps", self.steps, 1)
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         kernel = self.choose(target.time, target.eta)

@@ -116,9 +116,11 @@ def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...
         raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
     known = oracle.shape or given
     if not known:
-        raise InputError("shape= must give the sizes of one sample, one or more positive numbers: the score tells none")
+        raise InputError(
+            "shape= must give the sizes of one sample, one or more positive numbers: the score does not say"
+        )
     if oracle.shape is None and len(known) > 1:
-        raise InputError(f"a score of states of shape {known} is told so: learned(network, shape={known})")
+        raise InputError(f"a score of states of shape {known} must know it: give learned(network, shape={known})")
     return known
 
 

@@ -7,26 +7,32 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError
-from drawahead.schedules.base import Plan, Schedule, falls
-from drawahead.validate import numbers
+from drawahead.schedules.base import Plan, Schedule, levels
+from drawahead.validate import number
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class EulerAncestral(Schedule):
-    """Ancestral Euler steps on x = Y + sigma g (Karras et al. 2022 notation). `sigmas` fall, and may end in 0."""
+    """Ancestral Euler steps on x = Y + sigma g (Karras et al. 2022 notation). `sigmas` fall, and may end in 0.
+
+    As in k-diffusion's `sample_euler_ancestral`, `eta` scales how much of the next level is fresh noise and `s_noise`
+    multiplies it. With eta=0 this is the deterministic Euler method, and nothing can be drawn ahead.
+    """
 
     sigmas: tuple[float, ...]
+    eta: float = 1.0
+    s_noise: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", numbers("sigmas", self.sigmas))
-        if len(self.sigmas) < 2 or not falls(self.sigmas) or self.sigmas[-1] < 0:
-            raise InputError("sigmas must be at least two numbers that fall strictly, none below 0")
+        for name in ("eta", "s_noise"):
+            object.__setattr__(self, name, number(name, getattr(self, name), least=0))
+        object.__setattr__(self, "sigmas", levels("sigmas", self.sigmas))
 
     def plan(self) -> Plan:
         sigma = torch.tensor(self.sigmas, dtype=torch.float64)
         here, after = sigma[:-1], sigma[1:]
-        up = (after**2 * (here**2 - after**2)).sqrt() / here
+        up = torch.minimum(after, self.eta * (after**2 * (here**2 - after**2)).sqrt() / here)
         down = (after**2 - up**2).clamp(min=0).sqrt()
-        return Plan(down / here, 1 - down / here, up, torch.ones_like(sigma), sigma, here, start=float(sigma[0]))
+        a = down / here
+        return Plan(a, 1 - a, self.s_noise * up, torch.ones_like(sigma), sigma, here, start=float(sigma[0]))

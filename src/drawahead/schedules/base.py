@@ -9,43 +9,53 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import torch
 from torch import Tensor
 
+from drawahead.errors import InputError
 from drawahead.schedules.spread import Spread
+from drawahead.validate import numbers
 
 _SHOWN = 6  # entries of a table in full
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A schedule worked out: tensors over the N steps, float64 to begin with."""
+    """A schedule worked out: step k of N takes the state x to a_k x + b_k m + s_k noise, m the prediction of the data.
 
-    a: Tensor  # (N,)
-    b: Tensor  # (N,)
-    s: Tensor  # (N,); zero where the step is deterministic
-    signal: Tensor  # (N + 1,)
-    noise: Tensor  # (N + 1,)
-    time: Tensor  # (N,) what a network is told at each step
+    a, b, s: (N,), the coefficients of each step; s is 0 where a step is deterministic.
+    signal, noise: (N + 1,), so that state k is signal_k times the data plus noise_k times a standard normal, ideally.
+    time: (N,), what the network is told at each step, such as a timestep or a noise level.
+    start: the standard deviation of the first state.
+    final: what the last state is multiplied by to give the sample.
+    c: (N,), what the prediction of the step *before* is multiplied by; its first entry is 0. None: steps use their own
+        prediction alone.
+    spread: how the network's answers tell standard deviations, where they do; s then holds lower bounds of them.
+
+    The tensors are float64 to begin with.
+    """
+
+    a: Tensor
+    b: Tensor
+    s: Tensor
+    signal: Tensor
+    noise: Tensor
+    time: Tensor
     start: float
-    """The standard deviation of the first state."""
     final: float = 1.0
-    """What the last state is multiplied with."""
-    c: Tensor | None = None  # (N,) what the prediction at the state before is multiplied with; none at the first step
+    c: Tensor | None = None
     spread: Spread | None = None
-    """How answers tell standard deviations, where they do: `s` is then what is hoped to lie below all of them."""
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> Plan:
         """The same plan with its tensors on another device, or of another dtype."""
+        moved = {name: getattr(self, name).to(device, dtype) for name in ("a", "b", "s", "signal", "noise")}
+        for name in ("c", "spread"):
+            part = getattr(self, name)
+            moved[name] = None if part is None else part.to(device, dtype)
         time = self.time.to(device, dtype if self.time.dtype == torch.float64 else None)
-        a, b, s, signal, noise = (
-            tensor.to(device, dtype) for tensor in (self.a, self.b, self.s, self.signal, self.noise)
-        )
-        c = None if self.c is None else self.c.to(device, dtype)
-        spread = None if self.spread is None else self.spread.to(device, dtype)
-        return Plan(a, b, s, signal, noise, time, self.start, self.final, c, spread)
+        return replace(self, time=time, **moved)
 
     @property
     def tilt(self) -> Tensor:
@@ -83,6 +93,14 @@ def _by_its_ends(value: object) -> str:
     return repr(value)
 
 
-def falls(numbers: Sequence[float]) -> bool:
+def levels(name: str, value: object) -> tuple[float, ...]:
+    """`value` as noise levels: at least two numbers that fall, none below 0."""
+    given = numbers(name, value)
+    if len(given) < 2 or not falls(given) or given[-1] < 0:
+        raise InputError(f"{name} must be at least two numbers that fall strictly, none below 0")
+    return given
+
+
+def falls(values: Sequence[float]) -> bool:
     """Whether each number is below the one before."""
-    return all(later < earlier for earlier, later in itertools.pairwise(numbers))
+    return all(later < earlier for earlier, later in itertools.pairwise(values))

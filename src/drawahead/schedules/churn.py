@@ -8,9 +8,8 @@ from typing import final
 
 import torch
 
-from drawahead.errors import InputError
-from drawahead.schedules.base import Plan, Schedule, falls
-from drawahead.validate import number, numbers
+from drawahead.schedules.base import Plan, Schedule, levels
+from drawahead.validate import number
 
 
 @final
@@ -34,11 +33,9 @@ class Churn(Schedule):
     step: float = 1.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", numbers("sigmas", self.sigmas))
+        object.__setattr__(self, "sigmas", levels("sigmas", self.sigmas))
         for name in ("gamma", "above", "noise", "step"):
             object.__setattr__(self, name, number(name, getattr(self, name), least=0))
-        if len(self.sigmas) < 2 or not falls(self.sigmas) or self.sigmas[-1] < 0:
-            raise InputError("sigmas must be at least two numbers that fall strictly, none below 0")
 
     @staticmethod
     def levels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -78,7 +78,7 @@ class _VariancePreserving(Schedule):
     does it dynamically; both are part of the law, and are applied to draft and target alike.
     """
 
-    betas: tuple[float, ...] = linear_betas()
+    betas: tuple[float, ...] = field(default_factory=linear_betas)
     timesteps: tuple[int, ...] | None = None
     clip: float | None = None
     threshold: Threshold | None = None

@@ -13,7 +13,7 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.oracles.tokens import HIDDEN, TokenOracle, reveal
-from drawahead.sample import sample
+from drawahead.runner import Runner
 from drawahead.samplers.coupled import Coupled
 from drawahead.verification.findings import SAME, Finding
 from drawahead.verification.rounding import AskingAgain, Rounding, distance
@@ -40,12 +40,14 @@ def drawn_ones(chain: Chain, num_samples: int, few: int) -> tuple[Chain, int]:
     return chain.replace(order=order, evidence=chain.evidence[chosen], condition=condition), len(chosen)
 
 
-def answers(chain: Chain, seed: int, number: int, max_batch_size: int | None) -> tuple[list[Finding], Rounding]:
+def answers(
+    runner: Runner, chain: Chain, seed: int, number: int, max_batch_size: int | None
+) -> tuple[list[Finding], Rounding]:
     """Draw so many samples, and ask some of the questions again: twice, alone, and among copies of themselves."""
     executor = AskingAgain(max_batch_size)
-    sample(chain, number, sampler=Coupled(), seed=seed, executor=executor)
-    shown, told = executor.shown, Told(chain)
-    works_in = f"It was seen to work in {shown.precision.name}"
+    runner.using(chain=chain, sampler=Coupled(), executor=executor).sample(number, seed=seed)
+    shown, told = executor.shown, _Told(chain)
+    works_in = f"It was seen to work in {shown.works_in}"
     twice = told.finding(
         "asked twice",
         shown.again.size,
@@ -66,7 +68,7 @@ def answers(chain: Chain, seed: int, number: int, max_batch_size: int | None) ->
     return [twice, replace(alone, allowed=shown.allowed)], shown  # what a leak would have been found from
 
 
-class Told:
+class _Told:
     """Differences between answers as findings."""
 
     def __init__(self, chain: Chain) -> None:
@@ -89,10 +91,13 @@ CELLS = 6  # prefixes of each path that are asked about
 
 
 @torch.no_grad()
-def doors(chain: TokenChain, seed: int, number: int, shown: Rounding, max_batch_size: int | None) -> list[Finding]:
+def doors(
+    runner: Runner, chain: TokenChain, seed: int, number: int, shown: Rounding, max_batch_size: int | None
+) -> list[Finding]:
     """Questions about so many finished paths, all of which have something to draw."""
-    oracle, told = chain.oracle, Told(chain)
-    tokens = sample(chain, number, sampler=Coupled(), seed=seed, max_batch_size=max_batch_size).samples
+    oracle, told = chain.oracle, _Told(chain)
+    drawer = runner.using(chain=chain, sampler=Coupled(), max_batch_size=max_batch_size)
+    tokens = drawer.sample(number, seed=seed).samples
     rank = chain.start(seed, torch.arange(number), Tally()).rank
     generator = torch.Generator().manual_seed(0)
     cells = CELLS if oracle.one_pass else min(CELLS, max_batch_size or CELLS)

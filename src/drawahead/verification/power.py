@@ -26,7 +26,10 @@ Spoil = Callable[[Tensor, float, torch.Generator], Tensor]
 def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
     """For each way to spoil samples (m, ...), the least share found in at least nine runs of ten at this level."""
     ways: dict[str, Spoil] = (
-        {"a spread wrong": _wider, "coordinates drawn without regard to the others": _shuffled}
+        {
+            "a spread wrong": lambda x, share, _: x.mean(0) + (1 + share) * (x - x.mean(0)),
+            "coordinates drawn without regard to the others": _shuffled,
+        }
         if samples.is_floating_point()
         else {"wrong tokens": _replaced, "tokens drawn without regard to the others": _shuffled}
     )
@@ -49,7 +52,8 @@ def power_of_steps(steps: Steps, level: float, tokens: bool) -> dict[str, float 
     table = _part_of(steps.tables[0])
     ways: dict[str, Spoil] = {"noise used twice": _twice} if table.shape[1] > 1 else {}
     if not tokens:
-        ways = {"a spread wrong": _spread, "a mean off": _shifted, **ways}
+        ways["a spread wrong"] = lambda noise, share, _: (1 + share) * noise
+        ways["a mean off"] = lambda noise, share, _: noise + share  # of a standard deviation
 
     def finds(spoil: Spoil) -> Finds:
         def found(share: float, generator: torch.Generator) -> bool:
@@ -108,22 +112,6 @@ def _shuffled(samples: Tensor, share: float, generator: torch.Generator) -> Tens
     """Some entries are those of another sample, which keeps the law of each and forgets what it depends on."""
     other = torch.stack([column[torch.randperm(len(column), generator=generator)] for column in samples.T], dim=1)
     return torch.where(torch.rand(samples.shape, generator=generator) < share, other, samples)
-
-
-def _wider(samples: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Wider around the mean by this share; no chance in it."""
-    centre = samples.mean(0)
-    return centre + (1 + share) * (samples - centre)
-
-
-def _spread(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """All of it larger by this share."""
-    return (1 + share) * noise
-
-
-def _shifted(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """All of it moved by this share of a standard deviation."""
-    return noise + share
 
 
 def _twice(noise: Tensor, share: float, generator: torch.Generator) -> Tensor:

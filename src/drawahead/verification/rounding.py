@@ -10,20 +10,53 @@ few times the rounding at most: a model may work on batches in parts that depend
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from drawahead.chains.affine_queries import NOTHING, GaussianQuery
 from drawahead.chains.rereading import Reread
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors.local import Local
 from drawahead.rounds.threads import Query
-from drawahead.verification.precision import FULL, Precision, seen
+
+# A few units in the last place, or what another order of the same sums comes to; in half precision the unit itself.
+_FLOOR = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 8e-3}
+# Float64 leaves room for formulas that cancel, float32 for networks whose products are done in TensorFloat-32.
+_CEILING = {torch.float64: 1e-4, torch.float32: 3e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
+
+
+def seen(work: Callable[[], object]) -> torch.dtype:
+    """The lowest precision of any number made while this works, also inside compiled and scripted models."""
+    with _Watching() as watching:
+        work()
+    return max(watching.dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float64)
+
+
+class _Watching(TorchDispatchMode):
+    """Notes the dtype of every tensor of floats that is made."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # what notes is never compiled; to make sure of it, torch would load its compiler, for seconds
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dtypes: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.dtypes.update(
+            leaf.dtype for leaf in tree_leaves(out) if isinstance(leaf, Tensor) and leaf.is_floating_point()
+        )
+        return out
+
 
 TIMES = 10
 """How much larger a difference may be than the rounding that was shown: the largest of a few is seldom the largest."""
@@ -53,7 +86,8 @@ class Difference:
 class Rounding:
     """What was shown, and what is allowed for it."""
 
-    precision: Precision = FULL
+    precision: torch.dtype = torch.float64
+    """The lowest one that the model was seen to work in, whatever it answers in."""
     again: Difference = Difference()
     """The same question twice, in the same batch."""
     shape: Difference = Difference()
@@ -62,22 +96,34 @@ class Rounding:
     """The same question alone and among others."""
     leak: Difference = Difference()
     """The same question among others and among copies of itself, in the same place."""
-    asked: int = 0
-    """How many questions were looked at."""
+
+    @property
+    def works_in(self) -> str:
+        return str(self.precision).removeprefix("torch.")
+
+    @property
+    def unit(self) -> float:
+        """The relative distance of neighbouring numbers."""
+        return float(torch.finfo(self.precision).eps)
 
     @property
     def allowed_again(self) -> float:
-        return self.precision.ceiling
+        """Answers that differ by more are different, whatever the model has shown: rounding does not go so far."""
+        return _CEILING.get(self.precision, _CEILING[torch.bfloat16])
 
     @property
     def allowed_in_place(self) -> float:
         """Between answers in batches of one shape, which differ in what should not matter."""
-        return min(TIMES * self.again.size + self.precision.floor, self.precision.ceiling)
+        return self._allowed(self.again)
 
     @property
     def allowed(self) -> float:
         """Between answers in batches of different shapes."""
-        return min(TIMES * (self.again | self.shape).size + self.precision.floor, self.precision.ceiling)
+        return self._allowed(self.again | self.shape)
+
+    def _allowed(self, rounding: Difference) -> float:
+        """A few units in the last place, even where the model has shown no rounding."""
+        return min(TIMES * rounding.size + _FLOOR.get(self.precision, _FLOOR[torch.bfloat16]), self.allowed_again)
 
     @property
     def all(self) -> Difference:
@@ -90,21 +136,20 @@ class AskingAgain:
     """An executor that asks some of its questions again: all together, alone, and among copies."""
 
     def __init__(self, max_batch_size: int | None = None) -> None:
-        self.again = self.shape = self.mixed = self.leak = Difference()
-        self.asked = 0
-        self._precision = FULL
+        self.shown = Rounding()
         self._local = Local(max_batch_size)
         self._round = 0
+        self._watched = False
 
-    @property
-    def shown(self) -> Rounding:
-        return Rounding(self._precision, self.again, self.shape, self.mixed, self.leak, self.asked)
+    def _note(self, **differences: Difference) -> None:
+        larger = {name: getattr(self.shown, name) | difference for name, difference in differences.items()}
+        self.shown = replace(self.shown, **larger)
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         first = self._local.answer(queries)
         if self._round in _ROUNDS and queries:
             at = max(range(len(queries)), key=lambda i: len(queries[i]))
-            self.again |= compared(queries[at], self._local.answer(queries)[at], first[at])
+            self._note(again=compared(queries[at], self._local.answer(queries)[at], first[at]))
             self._look(queries[at], first[at])
         self._round += 1
         return first
@@ -112,23 +157,21 @@ class AskingAgain:
     def _look(self, query: Query, among_others: Tensor) -> None:
         if not isinstance(query, TokenQuery | GaussianQuery):  # cannot be taken apart, or be copied
             alone = query.evaluate(0, 1)
-            self.leak |= compared(query, alone, among_others[: len(alone)])
+            self._note(leak=compared(query, alone, among_others[: len(alone)]))
             return
         for item in torch.linspace(0, len(query) - 1, min(ASKED, len(query))).round().long().unique().tolist():
             one = query.take(item, item + 1)
-            if not self.asked:
-                self._precision = seen(partial(one.evaluate, 0, 1))
-            self.asked += 1
+            if not self._watched:
+                self.shown, self._watched = replace(self.shown, precision=seen(partial(one.evaluate, 0, 1))), True
             alone = one.evaluate(0, 1)
-            self.again |= compared(one, one.evaluate(0, 1), alone)
             begin = query.take(0, item).cells if item else 0
             mixed = among_others[begin : begin + len(alone)]
-            self.mixed |= compared(one, alone, mixed)
+            self._note(again=compared(one, one.evaluate(0, 1), alone), mixed=compared(one, alone, mixed))
             for size in sorted({2, len(query)} - {1}):
                 copies = self._copies(one, size)
-                self.shape |= compared(one, alone, copies[0]) | compared(one, alone, copies[-1])
+                self._note(shape=compared(one, alone, copies[0]) | compared(one, alone, copies[-1]))
                 if size == len(query):
-                    self.leak |= compared(one, copies[item], mixed)
+                    self._note(leak=compared(one, copies[item], mixed))
 
     def _copies(self, one: Query, size: int) -> Tensor:
         """The answers to a question in a batch of so many copies of it (copies, cells, ...)."""

@@ -82,11 +82,10 @@ def kolmogorov(cdf_values: Tensor) -> float:
     `cdf_values` (m,) is that law's distribution function at each value: uniform if the values have the law. Each
     value may have a distribution function of its own, such as a conditional one.
     """
-    u = as_float64("cdf_values", cdf_values).flatten().sort().values
+    u = as_float64("cdf_values", cdf_values).flatten()
     if len(u) == 0 or not bool(((u >= 0) & (u <= 1)).all()):
         raise InputError("cdf_values must be a distribution function at each value: between 0 and 1, at least one")
-    grid = torch.arange(len(u) + 1, dtype=torch.float64) / len(u)
-    return _kolmogorov_tail(float(torch.maximum(grid[1:] - u, u - grid[:-1]).max()), len(u))
+    return kolmogorov_columns(u[:, None], fewest=1)
 
 
 def kolmogorov_columns(cdf_values: Tensor, off: Tensor | float = 0.0, fewest: int = 8) -> float:
@@ -120,7 +119,8 @@ def two_sample_kolmogorov(first: Tensor, second: Tensor) -> float:
         raise InputError("both samples must hold at least one number and no NaN")
     both = torch.cat([one, other])
     heights = [torch.searchsorted(part, both, right=True) / len(part) for part in (one.double(), other.double())]
-    return _kolmogorov_tail(float((heights[0] - heights[1]).abs().max()), len(one) * len(other) / len(both))
+    root = math.sqrt(len(one) * len(other) / len(both))
+    return _kolmogorov_series(_stephens(root) * float((heights[0] - heights[1]).abs().max()))
 
 
 def two_sample_vectors(first: Tensor, second: Tensor) -> float:
@@ -188,11 +188,6 @@ def _tail(observed: Tensor, expected: Tensor) -> float:
         return 1.0
     statistic = ((observed - expected) ** 2 / expected).sum() / 2
     return float(torch.special.gammaincc(torch.full_like(statistic, (cells - 1) / 2), statistic))
-
-
-def _kolmogorov_tail(distance: float, size: float) -> float:
-    """P(D > distance) for so many values."""
-    return _kolmogorov_series(_stephens(math.sqrt(size)) * distance)
 
 
 def _stephens(root: Number) -> Number:

@@ -19,8 +19,7 @@ from drawahead.chains.rereading import Reread
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.executors.local import Local
 from drawahead.randomness import Purpose, Stream
-from drawahead.verification.scores import Score
-from drawahead.verification.steps import Steps
+from drawahead.verification.steps import Score, Steps
 from drawahead.verification.white import EXACT, Off
 
 CHUNK = 2**24  # probabilities worked on at a time

@@ -2,9 +2,8 @@
 
 from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
 from drawahead.rtk.kernels.hmc import HMC
-from drawahead.rtk.kernels.mala import MALA
+from drawahead.rtk.kernels.mala import MALA, ProjectedMALA
 from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.projected_mala import ProjectedMALA
 from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD, ULDStep

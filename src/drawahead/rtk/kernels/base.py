@@ -13,7 +13,8 @@ from drawahead.errors import InputError
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import Start
 from drawahead.rtk.potentials import Potential
-from drawahead.rtk.segments import RTKTarget
+from drawahead.rtk.segments import RTKTarget, positive
+from drawahead.validate import whole
 
 
 @final
@@ -52,6 +53,14 @@ class Kernel(abc.ABC):
 
     steps: int
     """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "leaps", "predictor_steps"):
+            if hasattr(self, name):
+                whole(name, getattr(self, name), 1)
+        for name in ("tau", "gamma", "reach", "radius"):
+            if hasattr(self, name):
+                positive(name, getattr(self, name))
 
     @abc.abstractmethod
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:

@@ -7,37 +7,25 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, MarkovKernel, State
-from drawahead.rtk.kernels.metropolis import decided, gradient_of
+from drawahead.rtk.kernels.base import Info, State
+from drawahead.rtk.kernels.metropolis import AdjustedKernel, decided, gradient_of
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Difference, Potential
-from drawahead.rtk.segments import positive
-from drawahead.validate import whole
 
 
 @final
 @dataclass(frozen=True)
-class HMC(MarkovKernel):
+class HMC(AdjustedKernel):
     """Every step draws a velocity from N(0, I), makes `leaps` leapfrog steps of length `tau`, and accepts or stays.
 
     It leaves exp(-g) unchanged whatever tau is. A step costs `leaps` gradients and one energy difference.
     """
 
-    needs_energy = True
-
     tau: float
     leaps: int
     steps: int
     begin: Start = DEFAULT_START
-
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        whole("leaps", self.leaps, 1)
-        whole("steps", self.steps, 1)
-
-    def start(self, target: Potential, z: Tensor, noise: Noise) -> State:
-        return State(z, gradient=target.gradient(z))
 
     def leapfrog(self, target: Potential, state: State) -> State:
         """The trajectory's end. With its velocity turned round it leads back to its beginning."""

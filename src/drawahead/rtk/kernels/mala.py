@@ -1,4 +1,4 @@
-"""The Metropolis-adjusted Langevin algorithm."""
+"""The Metropolis-adjusted Langevin algorithm, and the projected one, which rejects every proposal that goes too far."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, MarkovKernel, State
-from drawahead.rtk.kernels.metropolis import decided, langevin, langevin_log_ratio
-from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.base import State
+from drawahead.rtk.kernels.metropolis import AdjustedLangevin
 from drawahead.rtk.kernels.starts import DEFAULT_START, GaussianStart, Start
-from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
 
 
 @final
 @dataclass(frozen=True)
-class MALA(MarkovKernel):
-    """Proposes z' = z - tau grad g(z) + sqrt(2 tau) xi and accepts so that exp(-g) is left unchanged, whatever tau is.
-
-    It needs energy differences. Where they come from a line integral of a score, its law is off by their errors.
-    """
-
-    needs_energy = True
+class MALA(AdjustedLangevin):
+    """Proposes z' = z - tau grad g(z) + sqrt(2 tau) xi and accepts so that exp(-g) is left unchanged, for any tau."""
 
     tau: float
     steps: int
     begin: Start = DEFAULT_START
-
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        whole("steps", self.steps, 1)
 
     @staticmethod
     def from_theory(smoothness: float, d: int, eps: float) -> MALA:
@@ -48,13 +37,39 @@ class MALA(MarkovKernel):
         steps = math.ceil(3 * d * (d * math.log(2) + max(0.0, -math.log(eps))))
         return MALA(1 / (3 * smooth * d), steps, GaussianStart(2 * smooth))
 
-    def start(self, target: Potential, z: Tensor, noise: Noise) -> State:
-        return State(z, gradient=target.gradient(z))
 
-    def log_acceptance(self, target: Potential, old: State, new: State) -> Difference:
-        """The log of the Metropolis-Hastings ratio (rows,): a move is accepted with probability min(1, ratio)."""
-        return langevin_log_ratio(target, old, new, self.tau)
+@final
+@dataclass(frozen=True)
+class ProjectedMALA(AdjustedLangevin):
+    """MALA whose moves stay within `reach` of the state they start from and within `radius` of the origin.
 
-    def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
-        new = langevin(target, state, self.tau, noise)
-        return decided(state, new, self.log_acceptance(target, state, new), noise)
+    It leaves exp(-g), restricted to the ball of that radius, unchanged. A chain that starts outside may move in, and
+    not out again. A proposal that is rejected unseen is evaluated all the same, so that a batch has one shape.
+    """
+
+    tau: float
+    steps: int
+    reach: float
+    """r: the most one move may cover."""
+    radius: float
+    """R: the ball that the chain stays in."""
+    begin: Start = DEFAULT_START
+
+    @staticmethod
+    def from_theory(smoothness: float, d: int, eps: float, second_moment: float | None = None) -> ProjectedMALA:
+        """`MALA.from_theory` with balls that all of S steps stay in with probability of about 1 - eps.
+
+        r = 2 sqrt(2 tau) (sqrt(d) + sqrt(2 log(2 S / eps))): twice what the noise of a step covers, but for a chance of
+        eps / (2 S). R = 3 sqrt((d + m) log(2 S / eps)), m the second moment E|Y|^2 of the data (d by default). Both
+        grow as in the theorem; the constants are ours.
+        """
+        plain = MALA.from_theory(smoothness, d, eps)
+        moment = float(d) if second_moment is None else positive("second_moment", second_moment)
+        log = math.log(2 * plain.steps / min(eps, 1.0))
+        reach = 2 * math.sqrt(2 * plain.tau) * (math.sqrt(d) + math.sqrt(2 * log))
+        return ProjectedMALA(plain.tau, plain.steps, reach, 3 * math.sqrt((d + moment) * log), plain.begin)
+
+    def allows(self, old: State, new: State) -> Tensor:
+        """Whether the move stays within both balls (rows,)."""
+        step, distance = ((vectors**2).sum(1).sqrt() for vectors in (new.z - old.z, new.z))
+        return (step <= self.reach) & (distance <= self.radius)

@@ -10,8 +10,6 @@ from drawahead.rtk.kernels.base import Info, MarkovKernel, State
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Potential
-from drawahead.rtk.segments import positive
-from drawahead.validate import whole
 
 
 @final
@@ -22,10 +20,6 @@ class ULA(MarkovKernel):
     tau: float
     steps: int
     begin: Start = DEFAULT_START
-
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        whole("steps", self.steps, 1)
 
     def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
         xi = noise.normal(state.z.shape[1])

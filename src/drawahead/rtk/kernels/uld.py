@@ -53,11 +53,6 @@ class ULD(MarkovKernel):
     steps: int
     begin: Start = DEFAULT_START
 
-    def __post_init__(self) -> None:
-        positive("tau", self.tau)
-        positive("gamma", self.gamma)
-        whole("steps", self.steps, 1)
-
     @staticmethod
     def from_theory(smoothness: float, d: int, eps: float, second_moment: float | None = None) -> ULD:
         """The theorem's choice for segments of log(1 + 1/(2 L)) / 2 and an error of about `eps` in total variation.
