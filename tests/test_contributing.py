@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import drawahead as da
 from drawahead import adapters
-from drawahead.cli import lists, names
+from drawahead.cli import lookup
 from drawahead.cli.app import run
 from drawahead.targets import TARGETS, NamedTarget
 from tests.exactness import joint_law, law_p_value
@@ -50,7 +50,6 @@ def test_a_target(
     yours = written("drawahead/targets/yours.py").Yours
     (call,) = re.findall(r"`(NamedTarget\(.*?\))`", TEXT)
     monkeypatch.setitem(TARGETS, "yours", eval(call, {"NamedTarget": NamedTarget, "Yours": yours}))
-    monkeypatch.setitem(names.KNOWN, "yours", None)  # made of the registry when it is imported
     assert run(["sample", "yours", "--num", "3", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["samples"]) == 3
     assert run(["compare", "yours", "--size", "5", "--num", "20", "--json"]) == 0
@@ -79,8 +78,8 @@ def test_an_adapter(
 ) -> None:
     written("drawahead/language/yours.py")
     monkeypatch.setitem(adapters.__dict__["_HOMES"], "Yours", "language.yours")
-    model = lists.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
-    monkeypatch.setattr(lists, "ADAPTERS", (*lists.ADAPTERS, model))
+    model = lookup.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
+    monkeypatch.setattr(lookup, "ADAPTERS", (*lookup.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
     make = adapters.__dict__["__getattr__"]("Yours")
     torch.manual_seed(0)
@@ -98,7 +97,7 @@ def test_every_adapter_is_in_every_list() -> None:
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.body[0].__class__ is ast.ImportFrom)
     seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert seen == set(adapters.__all__) == set(adapters.__dict__["_HOMES"])
-    assert {model.name for model in lists.ADAPTERS} == set(adapters.__all__)
+    assert {model.name for model in lookup.ADAPTERS} == set(adapters.__all__)
 
 
 def test_the_registries_that_are_named_are_there() -> None:

@@ -254,7 +254,7 @@ def test_headings_of_exported_samples(here: Path, capsys: Output) -> None:
     assert run(["sample", "text", "--size", "6", "--num", "3", "--out", "job", "-q"]) == 0
     forged(here / "job", lambda found: found.update(target={"name": EVIL, "options": {}}))
     (here / "mine.py").write_text(
-        "from drawahead.cli.names import named\nfrom drawahead.cli.shipped import TargetOptions\n"
+        "from drawahead.cli.registry import named\nfrom drawahead.cli.subjects import TargetOptions\n"
         "model = named('text', TargetOptions(size=6)).chain\n"
     )
     assert run(["export", "job", "--to", "fasta", "--target", "mine.py:model"]) == 0
@@ -270,7 +270,7 @@ def test_a_line_of_progress_holds_no_more_than_words() -> None:
 def test_the_cases_can_fail(planted: str | None, here: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """With text as it came, as it once was, each of these finds it."""
     if planted:
-        for module in ("cli.saying", "cli.failing", "design.fasta", "show.terminal", "report", "jobs.job"):
+        for module in ("cli.saying", "design.fasta", "show.terminal", "report", "jobs.job"):
             monkeypatch.setattr(f"drawahead.{module}.printable", lambda text: text)
     found = []
     for name in ("name of a job: status", "as sampler", "as an argument", "as the nodes of a graph"):
@@ -305,4 +305,4 @@ def test_nothing_else_prints() -> None:
                 "typer.secho",
             ):
                 printed.setdefault(str(path.relative_to(SOURCE)), []).append(node.lineno)
-    assert printed.keys() == {"cli/saying.py", "cli/failing.py"}
+    assert printed.keys() == {"cli/saying.py"}

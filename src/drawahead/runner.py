@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain
-from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.executors.local import Local
@@ -27,8 +26,7 @@ from drawahead.rounds.run import Call, Run
 from drawahead.rounds.starting import came, capture_all, settled, start
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.auto import Auto
-from drawahead.samplers.base import Sampler
-from drawahead.samplers.record import as_sampler
+from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler
 from drawahead.show.progress import Standing, bar, watching
@@ -328,6 +326,8 @@ def as_chain(target: Target) -> Chain:
     if isinstance(target, Chain):
         return target
     if isinstance(target, DenoisingTarget):
+        from drawahead.chains.gaussian import GaussianChain  # which tokens do without
+
         return GaussianChain(target)
     if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
         raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")

@@ -13,8 +13,7 @@ from drawahead.rounds.held import Held
 from drawahead.rounds.starting import settled
 from drawahead.rounds.threads import Executor
 from drawahead.runner import How, Result, Stop, Target, Watch, as_chain, call_for, draw
-from drawahead.samplers.base import Sampler
-from drawahead.samplers.record import as_sampler
+from drawahead.samplers.base import Sampler, as_sampler
 
 __all__ = ["Result", "Stop", "as_chain", "sample", "tune"]
 

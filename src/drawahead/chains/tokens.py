@@ -13,7 +13,6 @@ from drawahead.chains.token_paths import TokenPaths
 from drawahead.errors import InputError
 from drawahead.oracles.compiled import CompiledOracle, described
 from drawahead.oracles.condition import Condition, check_rows, checked, of_samples, on_cpu
-from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.validate import law_precision, short, whole
@@ -128,6 +127,8 @@ class TokenChain(Chain):
         return self.oracle
 
     def without_model(self) -> TokenChain:
+        from drawahead.oracles.remote import RemoteOracle  # only workers need it
+
         return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
 
     @property

@@ -1,6 +1,6 @@
-"""The commands, and what becomes of failures: one line on stderr and an exit status.
+"""The app: it loads the command that is asked for, and turns failures into one line on stderr and an exit status.
 
-Nothing here and in the files of the commands imports torch before a command runs: help and the version come at once.
+Neither this nor the modules of the commands import torch before a command runs: help and the version come at once.
 """
 
 from __future__ import annotations
@@ -10,25 +10,14 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import drawahead
-from drawahead.cli import options
-from drawahead.cli.compare import compare
-from drawahead.cli.explain import explain
-from drawahead.cli.failing import INTERRUPTED, Stopped, fail, usage
-from drawahead.cli.folders import check, export, status
-from drawahead.cli.plain import PlainCommand, PlainGroup
-from drawahead.cli.report import report
-from drawahead.cli.sampling import sample
-from drawahead.cli.saying import say, say_json
-from drawahead.cli.timing import time
-from drawahead.cli.verify import verify
+from drawahead.cli.plain import PlainGroup
+from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, usage
 from drawahead.errors import DrawaheadError
-from drawahead.proteins.commands.design import design
 
 app = typer.Typer(
     help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
@@ -49,7 +38,6 @@ drawahead draws exact samples from masked and diffusion models, in few rounds.
 All commands: drawahead --help. One of them: drawahead sample --help.
 """
 """What `drawahead` alone says."""
-DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
 
 
 def _version(wanted: bool) -> None:
@@ -66,66 +54,6 @@ def drawahead_(
     ] = False,
 ) -> None:
     pass
-
-
-def targets(json: options.Json = False) -> None:
-    """List what can be drawn from: the shipped networks, and distributions with exact oracles to try samplers on."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"targets": lists.targets()})
-        return
-    console = Console()
-    console.print(tables.shipped())
-    console.print()
-    console.print(tables.targets())
-
-
-def samplers(json: options.Json = False) -> None:
-    """List the samplers, with what each one guarantees."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"samplers": lists.samplers()})
-    else:
-        Console().print(tables.samplers())
-
-
-def models(json: options.Json = False) -> None:
-    """List the shipped networks and the adapters for other libraries, with what each needs."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"models": lists.models()})
-    else:
-        Console().print(tables.models())
-
-
-def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Draw texts, pictures from words and a tiling, and show how few rounds they took."""
-    from rich.console import Console
-
-    from drawahead.cli.demo import run as run_demo
-
-    shown = run_demo(out, Console(quiet=quiet or json), quiet=quiet or json)
-    if json:
-        say_json(shown)
-
-
-for panel, commands in (
-    (DRAW, (sample, design, report, demo)),
-    (JOBS, (status, check, export)),
-    (CHECK, (compare, verify, time)),
-    (LOOK, (targets, samplers, models, explain)),
-):
-    for command in commands:
-        app.command(cls=PlainCommand, rich_help_panel=panel)(command)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,18 +1,22 @@
-"""Samples on disk: .npz for numpy, .json for everything else, .png for images, .txt for texts."""
+"""Where samples go: the terminal, one JSON object, or a file: .npz, .json, .png for images, .txt for texts."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy
+from rich.console import Console
 
-from drawahead.cli.shipped import Subject
+from drawahead.cli.registry import setup
+from drawahead.cli.saying import say, say_json
+from drawahead.cli.subjects import Subject
 from drawahead.errors import InputError
-from drawahead.sample import Result
-from drawahead.show import plots
-from drawahead.show.views import Texts
+
+if TYPE_CHECKING:
+    from drawahead.sample import Result
 
 FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
 """How a file's name may end, and which samples it is for, if not for all."""
@@ -35,6 +39,8 @@ def check(path: Path, subject: Subject) -> None:
             f"write {' or '.join(subject.view.formats)}"
         )
     if path.suffix == ".png":
+        from drawahead.show import plots
+
         plots.check()
     if not path.absolute().parent.is_dir():
         raise InputError(f"--out {path}: there is no folder {path.parent}")
@@ -61,10 +67,35 @@ def write(path: Path, subject: Subject, result: Result) -> None:
     elif path.suffix == ".json":
         path.write_text(json.dumps(to_dict(subject, result)) + "\n")
     else:
-        kept: dict[str, Any] = {"samples": result.samples.numpy(), "numbers": result.numbers.numpy()}
-        kept["target"] = subject.name
-        kept["report"] = json.dumps(result.report.to_dict())
-        if isinstance(subject.view, Texts):
-            kept["texts"] = numpy.array(subject.view.plain(result.samples))
+        arrays: dict[str, Any] = {"samples": result.samples.numpy(), "numbers": result.numbers.numpy()}
+        arrays |= {"target": subject.name, "report": json.dumps(result.report.to_dict())}
+        if ".txt" in subject.view.formats:
+            arrays["texts"] = numpy.array(subject.view.plain(result.samples))
         with path.open("wb") as file:
-            numpy.savez_compressed(file, **kept)
+            numpy.savez_compressed(file, **arrays)
+
+
+@final
+@dataclass(frozen=True)
+class Output:
+    """Where samples go."""
+
+    subject: Subject
+    out: Path | None
+    json: bool
+    quiet: bool
+
+    def result(self, result: Result) -> None:
+        """Write the file, and print."""
+        if self.out is not None:
+            write(self.out, self.subject, result)
+        if self.json:
+            say_json(to_dict(self.subject, result))
+        elif not self.quiet:
+            console = Console()
+            console.print(self.subject.view.terminal(result, console))
+            say("", *f"{result.report}{setup(self.subject.setup_seconds)}".splitlines())
+            if self.out is not None:
+                say(f"wrote {self.out}")
+        elif self.out is None:
+            say(*(self.subject.view.line(values) for values in result.samples))

@@ -14,16 +14,9 @@ DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
-    from drawahead import targets
-    from drawahead.cli.shipped import SHIPPED, TILINGS
-    from drawahead.counting.commands.named import COUNTED
+    from drawahead.cli.registry import entries
 
-    known = {name: network.summary for name, network in SHIPPED.items()}
-    known |= {name: target.summary for name, target in targets.TARGETS.items()}
-    known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
-    known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
-    known |= {name: counted.summary for name, counted in COUNTED.items()}
-    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete.lower())]
+    return [(entry.name, entry.summary) for entry in entries() if entry.name.startswith(incomplete.lower())]
 
 
 def _samplers(incomplete: str) -> list[str]:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import drawahead
 from drawahead.cli import options
-from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.saying import say
+from drawahead.cli.saying import INTERRUPTED, Stopped, say
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.words import counted
 
@@ -42,38 +41,43 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    from drawahead.cli import files, long_jobs
-    from drawahead.cli.names import known_as, named, sampler_named
-    from drawahead.cli.output import Output
-    from drawahead.cli.own import is_own
-    from drawahead.cli.shipped import TargetOptions
-    from drawahead.cli.workers import workers_named
-    from drawahead.show.views import Images
+    from drawahead.cli import files
+    from drawahead.cli.registry import is_own, known_as, named, sampler_named
+    from drawahead.cli.subjects import TargetOptions
+    from drawahead.show.views.base import VectorView
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
-    told = (guidance, graph, kernel, items, coupling)
-    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *told)
+    special = (guidance, graph, kernel, items, coupling)
+    target_options = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *special)
     chosen = sampler_named(sampler, window)
     if out is not None and files.is_folder(out):
+        from drawahead.jobs.commands import drawing
+        from drawahead.jobs.commands.workers import workers_named
+
         cluster = workers_named(workers, address, gpus_per_worker)
-        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
-        long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
+        wanted = drawing.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
+        drawing.run(target, target_options, out, wanted, json=json, quiet=quiet)
         return
     only = {"resume": resume, "shard-size": shard_size, "any-version": any_version, "workers": workers}
     for option, given in {**only, "address": address, "gpus-per-worker": gpus_per_worker}.items():
         if given:
             raise InputError(f"--{option} is for a folder of shards: give one with --out, a name without an ending")
-    subject = named(target, asked)
+    subject = named(target, target_options)
     num = num or subject.num
     subject = subject.of(num)
-    if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
+    if (
+        isinstance(subject.view, VectorView)
+        and ".png" in subject.view.formats
+        and out is None
+        and not (quiet or json or is_own(target))
+    ):
         out = Path(f"{subject.name}.png")
     if out is not None:
         files.check(out, subject)
     if subject.remark and not (quiet or json):
         say(*subject.remark.splitlines())
-    show = Output(subject, out, json, quiet)
+    show = files.Output(subject, out, json, quiet)
     try:
         result = drawahead.sample(
             subject.chain,
