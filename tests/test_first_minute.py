@@ -48,6 +48,32 @@ for arguments in json.loads(sys.argv[1]):
     assert f"drawahead {da.__version__}\n" in done.stdout and FIRST in done.stdout
 
 
+HOUSES = {"adapters", "ardiffusion", "counting", "diffusers", "jobs", "language", "policies", "proteins", "rtk"}
+HOUSES |= {"science", "targets", "teaching", "verification"}
+
+
+@pytest.mark.parametrize(
+    ("words_", "most"),
+    [
+        (["sample", "text", "--size", "8", "--num", "1"], 64),
+        (["sample", "emoji", "--prompt", "cat", "--steps", "2", "--num", "1", "--out", "a.png"], 84),
+    ],
+)
+def test_a_network_is_sampled_without_the_code_of_other_houses(words_: list[str], most: int, tmp_path: Path) -> None:
+    code = """
+import os, sys
+os.chdir(sys.argv[1])
+from drawahead.cli.app import run
+assert run(sys.argv[2:]) == 0
+print("loaded", *(name for name in sys.modules if name.split(".")[0] == "drawahead"))
+"""
+    done = python(code, str(tmp_path), *words_)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.splitlines()[-1].split()[1:]
+    assert not {name.split(".")[1] for name in loaded if "." in name} & HOUSES
+    assert len(loaded) <= most, loaded
+
+
 def test_a_name_is_imported_when_it_is_used() -> None:
     code = """
 import sys, drawahead as da

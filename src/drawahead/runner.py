@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.executors.local import Local
 from drawahead.oracles.condition import Condition
-from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
@@ -32,7 +31,12 @@ from drawahead.samplers.window import WindowSampler
 from drawahead.show.progress import Standing, bar, watching
 from drawahead.validate import short, whole
 
-Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+if TYPE_CHECKING:
+    from drawahead.oracles.denoisers import DenoisingTarget
+
+    Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+else:
+    Target = Any  # tokens need no code of diffusions
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,10 +329,13 @@ def as_chain(target: Target) -> Chain:
     """The chain itself, or the natural one for an oracle or a denoising target."""
     if isinstance(target, Chain):
         return target
-    if isinstance(target, DenoisingTarget):
-        from drawahead.chains.gaussian import GaussianChain  # which tokens do without
+    if isinstance(target, TokenOracle):
+        return TokenChain(target)
+    from drawahead.chains.gaussian import GaussianChain
+    from drawahead.oracles.denoisers import DenoisingTarget
 
+    if isinstance(target, DenoisingTarget):
         return GaussianChain(target)
-    if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
+    if callable(getattr(target, "chain", None)):
         raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")
     return TokenChain(target)

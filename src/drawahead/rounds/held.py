@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from drawahead.chains.base import Chain, Paths
-from drawahead.rounds.captured import Batch
 from drawahead.rounds.choosing import Choice
-from drawahead.rounds.guard import Guard
 from drawahead.samplers.window import WindowSampler
+
+if TYPE_CHECKING:  # packed rounds do without
+    from drawahead.rounds.captured import Batch
+    from drawahead.rounds.guard import Guard
 
 _MOST = 8  # batches
 CANARY = 1 / 200
@@ -63,7 +65,7 @@ class Held:
     def holds(self, chain: Chain) -> bool:
         """Whether the model is the one whose rounds were captured, as far as the guard sees; if not, they are dropped.
         From now on it is this one."""
-        now = Guard(chain.captured_parts(), chain.device)
+        now = _guard(chain)
         same = now == self._guard
         if not same:
             self.clear()
@@ -97,7 +99,7 @@ class Held:
         if not batch.graphs or self._guard is None:
             return
         if batch.captured_since_kept:
-            now = Guard(chain.captured_parts(), chain.device)
+            now = _guard(chain)
             if now != self._guard:
                 if any(batch.graphs.values()):  # where rounds run as they are there is nothing to say
                     self._say_changing(self._guard.difference(now))
@@ -124,3 +126,9 @@ def _key(sampler: WindowSampler, paths: Paths) -> tuple[Any, ...]:
     """What captured rounds depend on beside the model."""
     rows = tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in paths.tensors().items())
     return repr(sampler), rows
+
+
+def _guard(chain: Chain) -> Guard:
+    from drawahead.rounds.guard import Guard
+
+    return Guard(chain.captured_parts(), chain.device)

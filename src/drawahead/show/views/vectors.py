@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.sample import Result
 from drawahead.show.pictures import Bitmap, Numbers, Pixels
 from drawahead.show.views.base import VectorView
 from drawahead.validate import number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from drawahead.sample import Result
 
 GALLERY_SIDE = 96
 """The most pixels along a side; larger images are shown smaller."""
