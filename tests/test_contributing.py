@@ -80,7 +80,7 @@ def test_an_adapter(
     model = lookup.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
     monkeypatch.setattr(lookup, "ADAPTERS", (*lookup.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
-    make = adapters.__dict__["__getattr__"]("Yours")
+    make = getattr(adapters, "Yours")  # noqa: B009
     torch.manual_seed(0)
     network = Net()
     assert da.verify(make(network, mask=4).chain(6), 60).passed

@@ -55,6 +55,7 @@ TARGETS: dict[str, NamedTarget] = {
         NamedTarget("hard", "our hard instance: hidden Reed-Solomon blocks", 64, HardCode),
     )
 }
+"""Distributions of tokens."""
 
 
 @dataclass(frozen=True)
