@@ -4,12 +4,14 @@ folder."""
 from __future__ import annotations
 
 import json as json_format
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import drawahead
 from drawahead.cli import options
+from drawahead.cli.building import apart, check_room
 from drawahead.cli.registry import is_own, known_as, named, sampler_named, setup
 from drawahead.cli.saying import INTERRUPTED, Stopped, say, say_json
 from drawahead.cli.subjects import Subject, TargetOptions
@@ -87,23 +89,34 @@ def sample(
     if subject.remark and not (quiet or json):
         say(*subject.remark.splitlines())
     show = Output(subject, out, json, quiet)
+    check_room(subject.chain, num, "ask for fewer, or write them into a folder, shard by shard: --out DIR")
+    stop = threading.Event()
     try:
-        result = drawahead.sample(
-            subject.chain,
-            num,
-            sampler=chosen or subject.sampler,
-            seed=seed or 0,
-            max_batch_size=max_batch_size,
-            progress=not quiet,
+        result = apart(
+            lambda: drawahead.sample(
+                subject.chain,
+                num,
+                sampler=chosen or subject.sampler,
+                seed=seed or 0,
+                max_batch_size=max_batch_size,
+                progress=not quiet,
+                stop=stop,
+            ),
+            stop,
         )
     except (Interrupted, SamplingError) as stopped:
-        done = len(stopped.result.samples)
-        if not done:
+        if not len(stopped.result.samples):
             raise
-        show.result(stopped.result)
         status, why = (INTERRUPTED, "interrupted") if isinstance(stopped, Interrupted) else (1, stopped.__cause__)
-        raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status) from None
+        result = stopped.result
+    else:
+        status, why = (0, None) if result.complete else (INTERRUPTED, "interrupted")
+    done = len(result.samples)
+    if status and not done:
+        raise Stopped(str(why), status)
     show.result(result)
+    if status:
+        raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status)
 
 
 def is_folder(path: Path) -> bool:
@@ -186,4 +199,5 @@ class Output:
             if self.out is not None:
                 say(f"wrote {self.out}")
         elif self.out is None:
-            say(*(self.subject.view.line(values) for values in result.samples))
+            for values in result.samples:
+                say(self.subject.view.line(values))

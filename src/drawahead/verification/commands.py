@@ -52,6 +52,7 @@ def verify(
     """
     from drawahead import samplers as all_samplers
     from drawahead import verification
+    from drawahead.cli.building import apart, check_room
     from drawahead.cli.registry import named
     from drawahead.cli.saying import watching
     from drawahead.cli.subjects import TargetOptions
@@ -62,15 +63,18 @@ def verify(
     tested = (
         (Coupled(window=window), Block(window=window)) if sampler is None else (all_samplers.named(sampler, window),)
     )
+    check_room(chain, num, "ask for fewer")
     with watching(quiet or json) as watch:
-        verdict = verification.verify(
-            chain,
-            num,
-            samplers=tested,
-            level=LEVEL if level is None else level,
-            seed=seed,
-            max_batch_size=max_batch_size,
-            watch=lambda part: watch(part, num),
+        verdict = apart(
+            lambda: verification.verify(
+                chain,
+                num,
+                samplers=tested,
+                level=LEVEL if level is None else level,
+                seed=seed,
+                max_batch_size=max_batch_size,
+                watch=lambda part: watch(part, num),
+            )
         )
     if json:
         say_json({"model": model, "seed": seed, **verdict.to_dict()})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.cli.building import built
+from drawahead.cli.building import apart, built
 from drawahead.cli.subjects import Entry, Subject, TargetOptions
 from drawahead.counting import Points, tilings
 from drawahead.counting.commands import graphs, kernels
@@ -94,7 +94,7 @@ def _matching(name: str, options: TargetOptions) -> Subject:
 
 def _process(name: str, options: TargetOptions) -> Subject:
     spec, recorded = _source(options.kernel, "points:12", kernels.is_file)
-    kernel, items = kernels.kernel_of(spec), options.items
+    kernel, items = apart(lambda: kernels.kernel_of(spec)), options.items
     needs = Needs(_COPIES * 8 * kernel.matrix.numel(), len(kernel.matrix))
     needs.check(f"--kernel {spec}, with {len(kernel.matrix):,} items,")
 
