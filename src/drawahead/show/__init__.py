@@ -1,4 +1,4 @@
-"""What people look at: how samples look, reports as pages, films of how samples came about, figures."""
+"""What people look at: how samples look, reports as pages, films of how samples were drawn, figures."""
 
 from typing import TYPE_CHECKING
 

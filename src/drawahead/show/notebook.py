@@ -37,7 +37,7 @@ def of_result(result: Result) -> str:
     """A result: its samples, and what they cost."""
     count = len(result.samples)
     title = f"{count:,} sample{'s' * (count != 1)} of shape {tuple(result.samples.shape[1:])}"
-    warning = "" if result.complete else "Stopped early: do not take these samples for the law."
+    warning = "" if result.complete else "Stopped early: these are not samples of the distribution."
     rest = f"… and {count - SAMPLES:,} more" if count > SAMPLES else ""
     shown = _samples(result.samples) if count and result.samples.dim() > 1 else ""
     return _box(title, _said(warning) + _report(result.report) + shown + _said(rest))

@@ -14,11 +14,10 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.targets.hard import HardCode
     from drawahead.targets.ising import Ising
     from drawahead.targets.markov import MarkovChain
-    from drawahead.targets.products import MixtureOfProducts, Pairs, Product
+    from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
     from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named
     from drawahead.targets.table import Table
     from drawahead.targets.trees import TreeIsing
-    from drawahead.targets.urns import PolyaUrns
 
 __all__ = [
     "CHAINS",
@@ -55,11 +54,10 @@ doors(
         "targets.hard": "HardCode",
         "targets.ising": "Ising",
         "targets.markov": "MarkovChain",
-        "targets.products": "MixtureOfProducts Pairs Product",
+        "targets.products": "MixtureOfProducts Pairs PolyaUrns Product",
         "targets.registry": "CHAINS TARGETS NamedChain NamedTarget named",
         "targets.table": "Table",
         "targets.trees": "TreeIsing",
-        "targets.urns": "PolyaUrns",
         "counting.determinantal.direct": "draw_directly",
         "counting.determinantal.fixed_size": "KDPP",
         "counting.determinantal.kernels": "DPP SpanningTree",

@@ -25,14 +25,16 @@ def verify(
             show_default=False,
         ),
     ],
-    num: Annotated[int, typer.Option("--num", "-n", min=50, help="Samples of each sampler; more find more.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Sequential samples use the next one.")] = 0,
+    num: Annotated[int, typer.Option("--num", "-n", min=50, help="Samples per sampler; more find more.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed; one by one uses the next.")] = 0,
     sampler: Annotated[
         str | None,
         typer.Option(help="The sampler to test.", show_default="coupled and block"),
     ] = None,
     window: Annotated[int | None, typer.Option(min=1, help="Steps drafted at a time, for --sampler.")] = None,
-    level: Annotated[float | None, typer.Option(help="How often a sound model may fail.", show_default="0.001")] = None,
+    level: Annotated[
+        float | None, typer.Option(help="How often a correct model may fail.", show_default="0.001")
+    ] = None,
     prompt: Annotated[
         str | None,
         typer.Option(help="For the folder of a language model: a text with mask tokens.", show_default="12 masks"),
@@ -40,9 +42,7 @@ def verify(
     steps: Annotated[
         int | None, typer.Option(min=1, help="For the folder of a diffusion model: how many steps.")
     ] = None,
-    max_batch_size: Annotated[
-        int | None, typer.Option(min=1, help="The most sequences the model is given at a time.")
-    ] = None,
+    max_batch_size: Annotated[int | None, typer.Option(min=1, help="Largest batch for the model.")] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -90,8 +90,8 @@ def time(
         typer.Argument(
             metavar="MODEL",
             help="package.module:name or file.py:name of a chain, an oracle or a function that makes one, or of a "
-            "function of a number, which asks your network so many queries in one batch; or a target that `drawahead "
-            "targets` lists.",
+            "function that takes a number and asks your network that many queries in one batch; or a target that "
+            "`drawahead targets` lists.",
             show_default=False,
         ),
     ],
@@ -100,7 +100,7 @@ def time(
         typer.Option(
             metavar="N",
             min=1,
-            help="Queries of a round, at most.",
+            help="The most queries in a round.",
             show_default="all steps, 128 at most; of a function 100",
         ),
     ] = None,

@@ -66,7 +66,7 @@ def report(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write one HTML page about a job: rounds, queries, samples, and a film of how some came about."""
+    """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
     from drawahead.cli.registry import named
     from drawahead.cli.subjects import TargetOptions
