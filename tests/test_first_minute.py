@@ -55,7 +55,7 @@ HOUSES |= {"science", "targets", "teaching", "verification"}
 @pytest.mark.parametrize(
     ("words_", "most"),
     [
-        (["sample", "text", "--size", "8", "--num", "1"], 64),
+        (["sample", "text", "--size", "8", "--num", "1"], 65),
         (["sample", "emoji", "--prompt", "cat", "--steps", "2", "--num", "1", "--out", "a.png"], 84),
     ],
 )

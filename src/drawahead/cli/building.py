@@ -19,6 +19,7 @@ _QUICK = 1.0  # seconds after which progress is shown
 _LOOK = 0.1
 _PATIENCE = 0.5  # seconds for what is finished to come back after Ctrl-C
 _COPIES = 3  # of its numbers that are there at once while a target is made, or samples are drawn
+_LITTLE = 2**26  # bytes that are always there
 _under_way: set[threading.Event] = set()
 
 
@@ -63,9 +64,12 @@ def unfinished() -> bool:
 
 def check_room(chain: Chain, num: int, remedy: str, copies: int = _COPIES) -> None:
     """Refuse more samples than memory holds."""
+    needed = copies * num * chain.empty(1).nbytes
+    if needed < _LITTLE:
+        return
     from drawahead.oracles.needs import free_memory
 
-    needed, free = copies * num * chain.empty(1).nbytes, free_memory()
+    free = free_memory()
     if free is not None and needed > free:
         raise InputError(
             f"{counted(num, 'sample')} of this target need about {needed / 2**30:.1f} GiB of memory, and "
