@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead.cli import lists
-from drawahead.cli.names import named
-from drawahead.cli.shipped import Subject, TargetOptions
+from drawahead.cli import lookup
+from drawahead.cli.registry import named
+from drawahead.cli.subjects import Subject, TargetOptions
 from drawahead.sample import sample
 from drawahead.samplers import Coupled
 from drawahead.show.painting import paint, tiled
@@ -132,7 +132,7 @@ def _plain(subject: Subject, values: Tensor) -> Any:
 
 def values(data: Data) -> dict[str, str]:
     """A section of the page for each kind of target."""
-    about = {row["name"]: row for row in lists.targets()}
+    about = {row["name"]: row for row in lookup.target_rows()}
     sections: dict[str, list[str]] = {heading: [] for heading in _HEADINGS.values()}
     for entry in ENTRIES:
         row = about[entry.name]

@@ -69,7 +69,7 @@ print(*{module.split(".")[1] for module in sys.modules if module.startswith("dra
     assert "show" in done.stdout.split() and not set(done.stdout.split()) & set(HOUSES)
 
 
-@pytest.mark.parametrize("room", ["counting", "show", "teaching"])
+@pytest.mark.parametrize("room", ["cli", "counting", "show", "targets", "teaching"])
 def test_a_folder_is_looked_over_at_a_glance(room: str) -> None:
     for folder in {path.parent for path in (SOURCE / room).rglob("*.py")}:
         assert len(list(folder.glob("*.py"))) <= 12

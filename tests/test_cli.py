@@ -12,11 +12,12 @@ import torch
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.cli.names import named
-from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
-from drawahead.counting.commands.named import COUNTED
+from drawahead.cli.registry import entries, named
+from drawahead.cli.subjects import TargetOptions
 from drawahead.samplers import SAMPLERS
-from drawahead.targets import CHAINS, TARGETS
+
+NAMES = [entry.name for entry in entries()]
+SHIPPED = [entry.name for entry in entries() if entry.kind == "network"]
 
 
 def test_sample_prints_the_samples_and_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +181,7 @@ MORE |= {"spanning-tree": ["--graph", "grid:3"], "dpp": ["--kernel", "line:5"], 
 
 @pytest.mark.usefixtures("emoji_weights")
 def test_every_name_can_be_drawn_as_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED]:
+    for name in NAMES:
         more = MORE.get(name, ["--size", str(SMALL.get(name, 4))])
         same = ["sample", name, *more, "--num", "3", "--out", str(tmp_path / name), "--shard-size", "2"]
         assert run([*same, "--json"]) == 0, capsys.readouterr().err
@@ -298,7 +299,7 @@ def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert complete("drawahead compare d", monkeypatch, capsys) == ["dense", "digits", "dominoes", "dpp"]
     assert complete("drawahead sample ising --sampler co", monkeypatch, capsys) == ["coupled"]
     assert complete("drawahead sample ising --max", monkeypatch, capsys) == ["--max-batch-size"]
-    assert set(complete("drawahead sample ", monkeypatch, capsys)) == {*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED}
+    assert set(complete("drawahead sample ", monkeypatch, capsys)) == set(NAMES)
 
 
 def test_the_reference_page_is_up_to_date() -> None:
@@ -321,7 +322,7 @@ def test_help_fits_eighty_columns(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     known = {
-        "targets": [*SHIPPED, *TARGETS, *CHAINS, *TILINGS, *COUNTED],
+        "targets": NAMES,
         "samplers": ["auto", *SAMPLERS, "separated"],
         "models": [*SHIPPED, *sorted(da.adapters.__all__)],
     }
@@ -337,7 +338,7 @@ def test_registries_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_models_say_what_is_still_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drawahead.cli.lists.find_spec", lambda name: None if name == "diffusers" else object())
+    monkeypatch.setattr("drawahead.cli.lookup.find_spec", lambda name: None if name == "diffusers" else object())
     assert run(["models", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
     assert not rows["from_diffusers"]["installed"] and rows["text"]["installed"]

@@ -15,8 +15,8 @@ from rich.console import Console
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.cli.names import named
-from drawahead.cli.shipped import TargetOptions
+from drawahead.cli.registry import named
+from drawahead.cli.subjects import TargetOptions
 from drawahead.counting import Subgraphs
 from drawahead.show import terminal
 from drawahead.show.views import view_of

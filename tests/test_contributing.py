@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import re
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 import drawahead as da
 from drawahead import adapters
-from drawahead.cli import lists, names
+from drawahead.cli import lookup
 from drawahead.cli.app import run
 from drawahead.targets import TARGETS, NamedTarget
 from tests.exactness import joint_law, law_p_value
@@ -50,7 +49,6 @@ def test_a_target(
     yours = written("drawahead/targets/yours.py").Yours
     (call,) = re.findall(r"`(NamedTarget\(.*?\))`", TEXT)
     monkeypatch.setitem(TARGETS, "yours", eval(call, {"NamedTarget": NamedTarget, "Yours": yours}))
-    monkeypatch.setitem(names.KNOWN, "yours", None)  # made of the registry when it is imported
     assert run(["sample", "yours", "--num", "3", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["samples"]) == 3
     assert run(["compare", "yours", "--size", "5", "--num", "20", "--json"]) == 0
@@ -78,11 +76,11 @@ def test_an_adapter(
     written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written("drawahead/language/yours.py")
-    monkeypatch.setitem(adapters.__dict__["_HOMES"], "Yours", "language.yours")
-    model = lists.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
-    monkeypatch.setattr(lists, "ADAPTERS", (*lists.ADAPTERS, model))
+    monkeypatch.setitem(vars(adapters)["_homes"], "Yours", "language.yours")
+    model = lookup.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
+    monkeypatch.setattr(lookup, "ADAPTERS", (*lookup.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
-    make = adapters.__dict__["__getattr__"]("Yours")
+    make = getattr(adapters, "Yours")  # noqa: B009
     torch.manual_seed(0)
     network = Net()
     assert da.verify(make(network, mask=4).chain(6), 60).passed
@@ -94,11 +92,7 @@ def test_an_adapter(
 
 
 def test_every_adapter_is_in_every_list() -> None:
-    tree = ast.parse(Path(adapters.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.body[0].__class__ is ast.ImportFrom)
-    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == set(adapters.__all__) == set(adapters.__dict__["_HOMES"])
-    assert {model.name for model in lists.ADAPTERS} == set(adapters.__all__)
+    assert {model.name for model in lookup.ADAPTERS} == set(adapters.__all__)
 
 
 def test_the_registries_that_are_named_are_there() -> None:

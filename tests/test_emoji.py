@@ -16,8 +16,8 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
 from drawahead.cli.app import run
-from drawahead.cli.names import named
-from drawahead.cli.shipped import TargetOptions
+from drawahead.cli.registry import named
+from drawahead.cli.subjects import TargetOptions
 from drawahead.networks import emoji, emoji_words, files
 from drawahead.networks.emoji import LENGTH, SIDE, EmojiNetwork, GuidedDenoiser, encoded, words_of
 from drawahead.randomness import Purpose, Stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import drawahead
+from drawahead.doors import Room
 
 MODULES = sorted(
     module.name
@@ -51,6 +53,26 @@ def test_exports(name: str) -> None:
     exported = getattr(module, "__all__", [])
     assert list(exported) == sorted(set(exported), key=order)
     assert all(hasattr(module, attribute) for attribute in exported)
+
+
+ROOMS = [name for name in MODULES if isinstance(importlib.import_module(name), Room)]
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_type_checkers_and_doors_find_the_same_names(name: str) -> None:
+    room = importlib.import_module(name)
+    tree = ast.parse(Path(str(room.__file__)).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }  # fmt: skip
+    assert seen == {one: f"drawahead.{home}" for one, home in vars(room)["_homes"].items()}
+    assert sorted(seen) == sorted(room.__all__) == dir(room)
+    for one, home in seen.items():
+        assert getattr(room, one) is getattr(importlib.import_module(home), one)
+    with pytest.raises(AttributeError, match=f"{name} has no 'nothing_such'"):
+        _ = room.nothing_such
 
 
 def test_the_names_other_work_relies_on() -> None:

@@ -15,16 +15,17 @@ import pytest
 
 import drawahead as da
 from drawahead import words
-from drawahead.cli import lists
-from drawahead.cli.app import FIRST, app, run
-from drawahead.cli.compare import OF_NETWORKS, OF_TILINGS
-from drawahead.cli.names import KNOWN, setup
-from drawahead.cli.shipped import SHIPPED, TILINGS
+from drawahead.cli import lookup
+from drawahead.cli.app import FIRST, run
+from drawahead.cli.registry import COMMANDS as PANELS
+from drawahead.cli.registry import entries, setup
+from drawahead.teaching.commands.compare import OF_NETWORKS, OF_TILINGS
 from drawahead.verification.verify import LEVEL
 
 SOURCE = Path(da.__file__).parents[1]
 HEAVY = ("torch", "numpy", "transformers", "diffusers", "matplotlib", "pydantic")
-COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands if command.callback)
+COMMANDS = sorted(name for panel in PANELS.values() for name in panel)
+KINDS = {entry.name: entry.kind for entry in entries()}
 
 
 def python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +46,32 @@ for arguments in json.loads(sys.argv[1]):
     done = python(code, json.dumps(asked))
     assert done.returncode == 0, done.stderr
     assert f"drawahead {da.__version__}\n" in done.stdout and FIRST in done.stdout
+
+
+HOUSES = {"adapters", "ardiffusion", "counting", "diffusers", "jobs", "language", "policies", "proteins", "rtk"}
+HOUSES |= {"science", "targets", "teaching", "verification"}
+
+
+@pytest.mark.parametrize(
+    ("words_", "most"),
+    [
+        (["sample", "text", "--size", "8", "--num", "1"], 65),
+        (["sample", "emoji", "--prompt", "cat", "--steps", "2", "--num", "1", "--out", "a.png"], 84),
+    ],
+)
+def test_a_network_is_sampled_without_the_code_of_other_houses(words_: list[str], most: int, tmp_path: Path) -> None:
+    code = """
+import os, sys
+os.chdir(sys.argv[1])
+from drawahead.cli.app import run
+assert run(sys.argv[2:]) == 0
+print("loaded", *(name for name in sys.modules if name.split(".")[0] == "drawahead"))
+"""
+    done = python(code, str(tmp_path), *words_)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.splitlines()[-1].split()[1:]
+    assert not {name.split(".")[1] for name in loaded if "." in name} & HOUSES
+    assert len(loaded) <= most, loaded
 
 
 def test_a_name_is_imported_when_it_is_used() -> None:
@@ -202,7 +229,7 @@ def test_a_folder_without_a_job_is_one_message(capsys: pytest.CaptureFixture[str
 def test_compare_takes_every_name_that_is_listed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [row["name"] for row in lists.targets()] == list(KNOWN)
+    assert [row["name"] for row in lookup.target_rows()] == list(KINDS)
     seen: list[int] = []
 
     def rows(chain: da.Chain, num: int, *_: object, **__: object) -> list[object]:
@@ -210,11 +237,11 @@ def test_compare_takes_every_name_that_is_listed(
         return []
 
     monkeypatch.setattr("drawahead.teaching.comparison.rows_of", rows)
-    for name in KNOWN:
+    for name in KINDS:
         assert run(["compare", name, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["target"] == name
-    usual = {name: OF_NETWORKS if name in SHIPPED else OF_TILINGS if name in TILINGS else 1000 for name in KNOWN}
-    assert seen == list(usual.values())
+    usual = {"network": OF_NETWORKS, "tiling": OF_TILINGS}
+    assert seen == [usual.get(kind, 1000) for kind in KINDS.values()]
 
 
 def test_compare_runs_the_sampler_of_tilings_too(capsys: pytest.CaptureFixture[str]) -> None:

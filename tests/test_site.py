@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import drawahead as da
 from tests.pages.test_browser import browser  # noqa: F401
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built without a warning."""
-    pytest.importorskip("material", reason="needs mkdocs-material: pip install 'drawahead[docs]'")
+    for library in ("material", "mkdocstrings_handlers.python"):
+        pytest.importorskip(library, reason="needs mkdocs-material and mkdocstrings: pip install 'drawahead[docs]'")
     folder = tmp_path_factory.mktemp("site")
     done = built(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0 and "WARNING -" not in done.stderr, done.stderr
@@ -131,8 +133,17 @@ def test_everything_a_page_links_to_or_loads_is_on_the_site(site: Path) -> None:
             assert not parts.fragment or parts.fragment in pages[there].anchors, (file.name, link)
 
 
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    anchors = Page(site / "api.html").anchors
+    for room in (da, *(thing for name in da.__all__ if isinstance(thing := getattr(da, name), ModuleType))):
+        for name in room.__all__:
+            thing = getattr(room, name)
+            homes = {room.__name__, getattr(thing, "__module__", "")}  # a function may be called like its module
+            assert isinstance(thing, ModuleType) or {f"{home}.{name}" for home in homes} & anchors, name
+
+
 def test_the_site_is_not_built_with_a_dead_link(site: Path, tmp_path: Path) -> None:
-    for name in ("docs", "tools", "src/drawahead/networks/weights"):
+    for name in ("docs", "tools", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.safetensors", "figures", "data"))
     for name in ("README.md", "LICENSE", "mkdocs.yml"):
         shutil.copy(ROOT / name, tmp_path / name)

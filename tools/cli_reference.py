@@ -7,8 +7,7 @@ from typing import Any
 
 import typer
 
-from drawahead.cli.app import app
-from drawahead.cli.plain import value
+from drawahead.cli.app import app, value
 
 COMMON = ("num", "seed", "sampler", "window", "max_batch_size", "device", "dtype", "out", "json", "quiet")
 """The options that mean the same wherever they are."""

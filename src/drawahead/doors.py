@@ -1,22 +1,43 @@
-"""Modules that list names of other rooms, and load each of them when it is first used."""
+"""Packages that list names of modules, and load each module when one of its names is first used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from drawahead.words import guess
 
 
-def doors(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module: `homes` names the room, below drawahead, of everything that it lists."""
+class Room(ModuleType):
+    """A package with doors. A module does not take the place of a function that is called like it."""
 
-    def found(name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        homes: Mapping[str, str] = vars(self).get("_homes", {})
         if name not in homes:
             near = guess(name, list(homes))
             rest = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(homes))}"
-            raise AttributeError(f"{module} has no {name!r}; {rest}")
-        return getattr(import_module(f"drawahead.{homes[name]}"), name)
+            raise AttributeError(f"{self.__name__} has no {name!r}; {rest}")
+        found = getattr(import_module(f"drawahead.{homes[name]}"), name)
+        vars(self)[name] = found
+        return found
 
-    return found
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in vars(self).get("_homes", {}) and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self.__all__)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """By its name, as plain modules are pickled."""
+        return import_module, (self.__name__,)
+
+
+def doors(package: str, homes: Mapping[str, str]) -> None:
+    """Open doors in a package: `homes` has the names of each module, which is named below drawahead."""
+    room = sys.modules[package]
+    vars(room)["_homes"] = {name: home for home, names in homes.items() for name in names.split()}
+    room.__class__ = Room

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError, Interrupted
 from drawahead.oracles.condition import Condition
-from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
@@ -28,15 +26,19 @@ from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.recording import NotCaptured
 from drawahead.rounds.run import Call, Result, Run, Stop, Watch
 from drawahead.rounds.threads import Executor
-from drawahead.samplers.base import Sampler
+from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
-from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler
 from drawahead.show.progress import Standing, bar, watching
 from drawahead.validate import short, whole
 
-Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+if TYPE_CHECKING:
+    from drawahead.oracles.denoisers import DenoisingTarget
+
+    Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
+else:
+    Target = Any  # tokens need no code of diffusions
 _OWN: weakref.WeakKeyDictionary[Any, Runner] = weakref.WeakKeyDictionary()
 """The own runner of a chain, or of an oracle that is given itself: it goes when they go."""
 
@@ -271,8 +273,13 @@ def as_chain(target: Target) -> Chain:
     """The chain itself, or the natural one for an oracle or a denoising target."""
     if isinstance(target, Chain):
         return target
+    if isinstance(target, TokenOracle):
+        return TokenChain(target)
+    from drawahead.chains.gaussian import GaussianChain
+    from drawahead.oracles.denoisers import DenoisingTarget
+
     if isinstance(target, DenoisingTarget):
         return GaussianChain(target)
-    if not isinstance(target, TokenOracle) and callable(getattr(target, "chain", None)):
+    if callable(getattr(target, "chain", None)):
         raise InputError(f"target is a {type(target).__name__}: give what its .chain(...) returns, such as a prompt's")
     return TokenChain(target)

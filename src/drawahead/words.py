@@ -23,6 +23,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
+def cell(text: str) -> str:
+    """Text from outside as a cell of a table: printable, and not a formula, which a spreadsheet would work out."""
+    shown = printable(text)
+    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@")) else shown
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """The known name that `name` is: whatever its case, and with underscores or hyphens. Itself if there is none."""
     folded = {_folded(each): each for each in known}

@@ -15,10 +15,10 @@ import pytest
 
 import drawahead as da
 from drawahead import InputError, RayWorkers
-from drawahead.cli.shipped import TargetOptions
-from drawahead.cli.workers import planned, workers_named
+from drawahead.cli.subjects import TargetOptions
 from drawahead.executors import Replicas
 from drawahead.jobs import Job, files, lock
+from drawahead.jobs.commands.workers import planned, workers_named
 from drawahead.jobs.model import Drawn
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.worker import DrawShard, ShardWorker

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import drawahead as da
 from drawahead.cli.app import app
-from drawahead.cli.report import chain_of
+from drawahead.jobs.commands.report import chain_of
 from tests.jobs.forging import forged
 from tests.pages.reading import Read, pictures_chain, uniform_chain
 

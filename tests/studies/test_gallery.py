@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from drawahead.cli import lists
+from drawahead.cli import lookup
 from drawahead.cli.app import run
 from studies.gallery import ENTRIES, STUDY, Entry, draw
 from studies.study import DOCS
@@ -19,7 +19,7 @@ QUICK = [entry for entry in ENTRIES if entry.key == "dpp-fixed" or entry.name in
 
 
 def test_no_target_is_left_out() -> None:
-    assert {entry.name for entry in ENTRIES} == {row["name"] for row in lists.targets()}
+    assert {entry.name for entry in ENTRIES} == {row["name"] for row in lookup.target_rows()}
     assert len({entry.figure for entry in ENTRIES}) == len(ENTRIES)
 
 

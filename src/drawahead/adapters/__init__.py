@@ -1,7 +1,5 @@
 """Models people run, as oracles and denoisers: the doors into their houses, opened when a name is used."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
@@ -15,17 +13,6 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.policies.policy import accelerate, policy
     from drawahead.proteins.mpnn.model import ProteinMPNN
 
-_HOMES = {
-    "MaskedLM": "language.masked_lm",
-    "PermutationLM": "language.permutation",
-    "ProteinLM": "language.protein_lm",
-    "ProteinMPNN": "proteins.mpnn.model",
-    "from_diffusers": "diffusers.chain",
-    "DrawaheadPipeline": "diffusers.pipeline",
-    "accelerate": "policies.policy",
-    "policy": "policies.policy",
-}
-
 __all__ = [
     "DrawaheadPipeline",
     "MaskedLM",
@@ -37,10 +24,15 @@ __all__ = [
     "policy",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-if not TYPE_CHECKING:  # or every misspelt name would pass for Any
-    __getattr__ = doors(__name__, _HOMES)
+doors(
+    __name__,
+    {
+        "diffusers.chain": "from_diffusers",
+        "diffusers.pipeline": "DrawaheadPipeline",
+        "language.masked_lm": "MaskedLM",
+        "language.permutation": "PermutationLM",
+        "language.protein_lm": "ProteinLM",
+        "policies.policy": "accelerate policy",
+        "proteins.mpnn.model": "ProteinMPNN",
+    },
+)

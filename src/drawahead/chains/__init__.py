@@ -1,9 +1,25 @@
 """What is drawn step by step."""
 
-from drawahead.chains.base import Chain
-from drawahead.chains.gaussian import GaussianChain
-from drawahead.chains.stacked import StackedChain
-from drawahead.chains.tokens import TokenChain
-from drawahead.schedules.stacked import StackedPlan
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.chains.base import Chain
+    from drawahead.chains.gaussian import GaussianChain
+    from drawahead.chains.stacked import StackedChain
+    from drawahead.chains.tokens import TokenChain
+    from drawahead.schedules.stacked import StackedPlan
 
 __all__ = ["Chain", "GaussianChain", "StackedChain", "StackedPlan", "TokenChain"]
+
+doors(
+    __name__,
+    {
+        "chains.base": "Chain",
+        "chains.gaussian": "GaussianChain",
+        "chains.stacked": "StackedChain",
+        "chains.tokens": "TokenChain",
+        "schedules.stacked": "StackedPlan",
+    },
+)

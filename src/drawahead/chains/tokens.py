@@ -17,7 +17,6 @@ from drawahead.oracles.compiled import CompiledOracle, described
 from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
 from drawahead.oracles.memory import KEPT, Memory
-from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.validate import law_precision, whole
@@ -127,6 +126,8 @@ class TokenChain(Chain):
         return self.oracle
 
     def without_model(self) -> TokenChain:
+        from drawahead.oracles.remote import RemoteOracle  # only workers need it
+
         return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
 
     @property

@@ -1,6 +1,7 @@
-"""The commands, and what becomes of failures: one line on stderr and an exit status.
+"""The app: it loads the command that is asked for, shows help without what only programmers read, and turns failures
+into one line on stderr and an exit status.
 
-Nothing here and in the files of the commands imports torch before a command runs: help and the version come at once.
+Neither this nor the modules of the commands import torch before a command runs: help and the version come at once.
 """
 
 from __future__ import annotations
@@ -8,35 +9,19 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from io import TextIOWrapper
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import drawahead
-from drawahead.cli import options
-from drawahead.cli.compare import compare
-from drawahead.cli.explain import explain
-from drawahead.cli.failing import INTERRUPTED, Stopped, fail, usage
-from drawahead.cli.folders import check, export, status
-from drawahead.cli.plain import PlainCommand, PlainGroup
-from drawahead.cli.report import report
-from drawahead.cli.sampling import sample
-from drawahead.cli.saying import say, say_json
-from drawahead.cli.timing import time
-from drawahead.cli.verify import verify
+from drawahead.cli import registry
+from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, usage
 from drawahead.errors import DrawaheadError
-from drawahead.proteins.commands.design import design
 
-app = typer.Typer(
-    help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
-    epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
-    cls=PlainGroup,
-    context_settings={"token_normalize_func": str.lower},
-    pretty_exceptions_enable=False,
-)
 FIRST = """\
 drawahead draws exact samples from masked and diffusion models, in few rounds.
 
@@ -49,7 +34,62 @@ drawahead draws exact samples from masked and diffusion models, in few rounds.
 All commands: drawahead --help. One of them: drawahead sample --help.
 """
 """What `drawahead` alone says."""
-DRAW, JOBS, CHECK, LOOK = "Draw", "Long jobs", "Check and measure", "Look up"
+
+
+class PlainCommand(TyperCommand):
+    """`N` for a number, nothing for a flag; defaults in words without brackets in them; arguments without braces."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperCommand.format_help(_shown(self, ctx), ctx, formatter)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands of the registry, each loaded when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        for panel, commands in registry.COMMANDS.items():
+            if name in commands:
+                alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                alone.command(name, cls=PlainCommand, rich_help_panel=panel)(registry.command(name))
+                return typer.main.get_command(alone)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for commands in registry.COMMANDS.values() for name in commands)
+
+    def __len__(self) -> int:
+        return sum(map(len, registry.COMMANDS.values()))
+
+
+class PlainGroup(TyperGroup):
+    """`drawahead` itself."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        vars(self)["commands"] = _Commands()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """A flag that is not set is False, not None, of which typer would make a bool with pydantic: 0.1 s."""
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.default is None:
+                parameter.default = False
+        return parameters
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        TyperGroup.format_help(_shown(self, ctx), ctx, formatter)
+
+
+app = typer.Typer(
+    help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
+    epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
+    cls=PlainGroup,
+    context_settings={"token_normalize_func": str.lower},
+    pretty_exceptions_enable=False,
+)
 
 
 def _version(wanted: bool) -> None:
@@ -66,66 +106,6 @@ def drawahead_(
     ] = False,
 ) -> None:
     pass
-
-
-def targets(json: options.Json = False) -> None:
-    """List what can be drawn from: the shipped networks, and distributions with exact oracles to try samplers on."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"targets": lists.targets()})
-        return
-    console = Console()
-    console.print(tables.shipped())
-    console.print()
-    console.print(tables.targets())
-
-
-def samplers(json: options.Json = False) -> None:
-    """List the samplers, with what each one guarantees."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"samplers": lists.samplers()})
-    else:
-        Console().print(tables.samplers())
-
-
-def models(json: options.Json = False) -> None:
-    """List the shipped networks and the adapters for other libraries, with what each needs."""
-    from rich.console import Console
-
-    from drawahead.cli import lists, tables
-
-    if json:
-        say_json({"models": lists.models()})
-    else:
-        Console().print(tables.models())
-
-
-def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Draw texts, pictures from words and a tiling, and show how few rounds they took."""
-    from rich.console import Console
-
-    from drawahead.cli.demo import run as run_demo
-
-    shown = run_demo(out, Console(quiet=quiet or json), quiet=quiet or json)
-    if json:
-        say_json(shown)
-
-
-for panel, commands in (
-    (DRAW, (sample, design, report, demo)),
-    (JOBS, (status, check, export)),
-    (CHECK, (compare, verify, time)),
-    (LOOK, (targets, samplers, models, explain)),
-):
-    for command in commands:
-        app.command(cls=PlainCommand, rich_help_panel=panel)(command)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -155,3 +135,31 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
         return fail("not enough memory for that; ask for a smaller --size or --num", 1)
+
+
+def value(parameter: Any) -> str:
+    """What stands for the value of an option: nothing where it is a flag."""
+    if getattr(parameter, "is_flag", False):
+        return ""
+    if parameter.metavar is not None:
+        return str(parameter.metavar)
+    return {"int": "N", "float": "X", "Path": "PATH"}.get(parameter.bare_type(), "TEXT")
+
+
+def _shown(command: Any, ctx: Any) -> Any:
+    """The command as its help shows it; the one that runs stays as it is."""
+    shown = copy(command)
+    vars(shown)["get_params"] = lambda _: [_plain(parameter) for parameter in command.get_params(ctx)]
+    return shown
+
+
+def _plain(parameter: Any) -> Any:
+    shown = copy(parameter)
+    if parameter.param_type_name == "argument":
+        vars(shown)["display_type_rich"] = lambda ctx: None
+    else:
+        shown.metavar = value(parameter)
+    if isinstance(parameter.show_default, str):
+        shown.help = f"{parameter.help or ''} [dim]\\[default: {parameter.show_default}][/dim]"
+        shown.show_default = False
+    return shown

@@ -1,4 +1,4 @@
-"""Targets that take long to set up: announced, with a line that shows how far, and stopped by Ctrl-C at once."""
+"""Work that may take long, announced and left at once by Ctrl-C; and what will not fit into memory, refused before."""
 
 from __future__ import annotations
 
@@ -6,45 +6,90 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from drawahead.errors import DrawaheadError
+from drawahead.errors import DrawaheadError, InputError
+from drawahead.words import counted
+
+if TYPE_CHECKING:
+    from drawahead.chains import Chain
 
 Built = TypeVar("Built")
-_QUICK = 1.0  # seconds of which nobody is told
+_QUICK = 1.0  # seconds after which progress is shown
 _LOOK = 0.1
-_COPIES = 3  # of its numbers that are there at once while a target is made
-_NAME = "drawahead-setup"
+_PATIENCE = 0.5  # seconds for what is finished to come back after Ctrl-C
+_COPIES = 3  # of its numbers that are there at once while a target is made, or samples are drawn
+_LITTLE = 2**26  # bytes that are always there
+_under_way: set[threading.Event] = set()
+
+
+def apart(work: Callable[[], Built], stop: threading.Event | None = None, look: Callable[[], object] = bool) -> Built:
+    """What `work` returns. It runs in a thread: one call into a library may take minutes, and Ctrl-C would wait for it.
+
+    stop: set by Ctrl-C; work that sees it may return early. look: called now and then.
+    """
+    made: list[Built] = []
+    failed: list[BaseException] = []
+    done = threading.Event()  # an interrupted join of a thread may take it for dead
+
+    def run() -> None:
+        try:
+            made.append(work())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            _under_way.discard(done)
+            done.set()
+
+    _under_way.add(done)
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not done.wait(_LOOK):
+            look()
+    except KeyboardInterrupt:
+        if stop is None:
+            raise
+        stop.set()
+        if not done.wait(_PATIENCE):
+            raise
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def unfinished() -> bool:
+    """Whether work that nobody waits for any more is still under way."""
+    return bool(_under_way)
+
+
+def check_room(chain: Chain, num: int, remedy: str, copies: int = _COPIES) -> None:
+    """Refuse more samples than memory holds."""
+    needed = copies * num * chain.empty(1).nbytes
+    if needed < _LITTLE:
+        return
+    from drawahead.oracles.needs import free_memory
+
+    free = free_memory()
+    if free is not None and needed > free:
+        raise InputError(
+            f"{counted(num, 'sample')} of this target need about {needed / 2**30:.1f} GiB of memory, and "
+            f"{free / 2**30:.1f} GiB are free: {remedy}"
+        )
 
 
 def built(what: str, make: Callable[[], Built], seconds: float) -> Built:
-    """What `make` returns. It runs in a thread: one call into a library may take minutes, and Ctrl-C would wait for it.
-
-    seconds: how long it may take, about.
-    """
+    """What `make` returns, with a line that shows how far it is. `seconds`: about how long it may take."""
     from drawahead.show.progress import bar, clock
 
-    found: list[Built] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(make())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=work, name=_NAME, daemon=True)
     began = time.monotonic()
-    thread.start()
     with bar() as show:
-        while thread.is_alive():
-            thread.join(_LOOK)
+
+        def look() -> None:
             taken = time.monotonic() - began
             if taken > _QUICK:
                 show(taken / max(seconds, taken), [f"setting up {what}", f"{clock(taken)} of about {clock(seconds)}"])
-    if failed:
-        raise failed[0]
-    return found[0]
+
+        return apart(make, look=look)
 
 
 def scaled(what: str, make: Callable[[int], Built], size: int, usual: int) -> Built:
@@ -79,8 +124,3 @@ def _weighed(make: Callable[[int], object], size: int) -> tuple[int, float]:
         todo += list(vars(one).values()) if hasattr(one, "__dict__") and not isinstance(one, type) else []
         todo += list(one) if isinstance(one, list | tuple) else list(one.values()) if isinstance(one, dict) else []
     return held, max(seconds, 1e-6)
-
-
-def unfinished() -> bool:
-    """Whether something is still being set up that nobody waits for any more."""
-    return any(thread.name == _NAME for thread in threading.enumerate())

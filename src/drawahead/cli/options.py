@@ -14,16 +14,9 @@ DRAWN, HOW, WRITTEN = "What is drawn", "How it is drawn", "What is written"
 
 def _targets(incomplete: str) -> list[tuple[str, str]]:
     """For the shell's completion: names with a word about each."""
-    from drawahead import targets
-    from drawahead.cli.shipped import SHIPPED, TILINGS
-    from drawahead.counting.commands.named import COUNTED
+    from drawahead.cli.registry import entries
 
-    known = {name: network.summary for name, network in SHIPPED.items()}
-    known |= {name: target.summary for name, target in targets.TARGETS.items()}
-    known |= {name: chain.summary for name, chain in targets.CHAINS.items()}
-    known |= {name: summary for name, (_, _, summary) in TILINGS.items()}
-    known |= {name: counted.summary for name, counted in COUNTED.items()}
-    return [(name, summary) for name, summary in known.items() if name.startswith(incomplete.lower())]
+    return [(entry.name, entry.summary) for entry in entries() if entry.name.startswith(incomplete.lower())]
 
 
 def _samplers(incomplete: str) -> list[str]:
@@ -65,32 +58,32 @@ Target = Annotated[
     ),
 ]
 Size = Annotated[
-    int | None, option(DRAWN, "--size N", "Positions of the target, or side of a grid; each has a usual size.", least=1)
+    int | None, option(DRAWN, "--size N", "Number of positions, or side of a grid; each target has a default.", least=1)
 ]
 Num = Annotated[int | None, option(DRAWN, "--num -n N", "How many samples.", least=1, usually="8, 4 texts or 1 tiling")]
 Seed = Annotated[
     int | None,
-    option(DRAWN, "--seed N", "Sample i of a seed and a named sampler is always the same.", least=0, usually="0"),
+    option(DRAWN, "--seed N", "Random seed; with a named sampler, sample i is always the same.", least=0, usually="0"),
 ]
 Sampler = Annotated[
     str | None,
     option(
         HOW,
         "--sampler NAME",
-        "How; `drawahead samplers` lists them. Auto measures and chooses.",
+        "The sampler; `drawahead samplers` lists them. Auto measures and chooses.",
         usually="auto, or coupled with --window",
         complete=_samplers,
     ),
 ]
 Window = Annotated[
-    int | None, option(HOW, "--window N", "Steps drafted at a time; adapted to the target if not given.", least=1)
+    int | None, option(HOW, "--window N", "Steps drafted at a time; adapted to the target by default.", least=1)
 ]
 MaxBatchSize = Annotated[
     int | None,
     option(
         HOW,
         "--max-batch-size N",
-        "The most sequences the model is given at a time; larger rounds are split; their number does not change.",
+        "Largest batch for the model. Large rounds are split; their number does not change.",
         least=1,
     ),
 ]
@@ -107,7 +100,7 @@ Dtype = Annotated[
         usually="float32",
     ),
 ]
-Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for what is written.", file_okay=False)]
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write into.", file_okay=False)]
 Json = Annotated[bool, option(WRITTEN, "--json", "Print one JSON object, and nothing else, on stdout.")]
 Quiet = Annotated[
     bool, option(WRITTEN, "--quiet -q", "No progress; only samples or verdicts, a line each, and nothing with --out.")
@@ -116,9 +109,7 @@ Quiet = Annotated[
 # Of `drawahead sample` alone.
 Order = Annotated[
     Literal["random", "spread"] | None,
-    option(
-        DRAWN, "--order random|spread", "In which order tokens are drawn: uniformly random, or always spread evenly."
-    ),
+    option(DRAWN, "--order random|spread", "Order in which tokens are drawn: uniformly random, or spread evenly."),
 ]
 Prompt = Annotated[
     list[str] | None,
@@ -187,7 +178,7 @@ Resume = Annotated[
     option(
         WRITTEN,
         "--resume",
-        "Go on with the job in the folder, or begin it; options that are not given are those of the job.",
+        "Continue the job in the folder, or begin it; options left out are those of the job.",
     ),
 ]
 ShardSize = Annotated[
@@ -195,7 +186,7 @@ ShardSize = Annotated[
     option(
         WRITTEN,
         "--shard-size N",
-        "Samples in a shard of the folder: what a crash may cost.",
+        "Samples in a shard: the most work that a crash can lose.",
         least=1,
         usually="half a minute of work, 64 MiB at most",
     ),
@@ -205,7 +196,7 @@ AnyVersion = Annotated[
     option(
         WRITTEN,
         "--any-version",
-        "Resume with other versions of drawahead or torch, which may not draw the very same samples.",
+        "Resume under another version of drawahead or torch, which may give other samples.",
     ),
 ]
 Workers = Annotated[
@@ -224,5 +215,5 @@ Address = Annotated[
     ),
 ]
 GpusPerWorker = Annotated[
-    float | None, option(HOW, "--gpus-per-worker X", "What Ray sets aside for each worker.", usually="0")
+    float | None, option(HOW, "--gpus-per-worker X", "GPUs that Ray reserves for each worker.", usually="0")
 ]

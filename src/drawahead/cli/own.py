@@ -13,17 +13,11 @@ from typing import Any
 
 from drawahead import adapters
 from drawahead.chains import Chain
+from drawahead.cli.registry import HINT
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.sample import as_chain
-
-HINT = "give package.module:name or file.py:name, where name is an oracle, a chain, or a function that makes one"
-
-
-def is_own(name: str) -> bool:
-    """Whether a name is meant as an import path, a file or a folder, not as a registered target."""
-    return ":" in name or name.endswith(".py") or Path(name).is_dir()
 
 
 def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Chain:

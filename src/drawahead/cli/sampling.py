@@ -1,15 +1,28 @@
-"""`drawahead sample`: to the terminal, to a file, or as a job into a folder."""
+"""`drawahead sample`: to the terminal, to a file (.npz, .json, .png for images, .txt for texts), or as a job into a
+folder."""
 
 from __future__ import annotations
 
+import json as json_format
+import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
 import drawahead
 from drawahead.cli import options
-from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.saying import say
+from drawahead.cli.building import apart, check_room
+from drawahead.cli.registry import is_own, known_as, named, sampler_named, setup
+from drawahead.cli.saying import INTERRUPTED, Stopped, say, say_json
+from drawahead.cli.subjects import Subject, TargetOptions
 from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.words import counted
+
+if TYPE_CHECKING:
+    from drawahead.sample import Result
+
+FORMATS = {".npz": "", ".json": "", ".png": "images", ".txt": "texts"}
+"""How a file's name may end, and which samples it is for, if not for all."""
 
 
 def sample(
@@ -42,52 +55,149 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    from drawahead.cli import files, long_jobs
-    from drawahead.cli.names import known_as, named, sampler_named
-    from drawahead.cli.output import Output
-    from drawahead.cli.own import is_own
-    from drawahead.cli.shipped import TargetOptions
-    from drawahead.cli.workers import workers_named
-    from drawahead.show.views import Images
+    from drawahead.show.views.base import VectorView
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
-    told = (guidance, graph, kernel, items, coupling)
-    asked = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *told)
+    special = (guidance, graph, kernel, items, coupling)
+    target_options = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *special)
     chosen = sampler_named(sampler, window)
-    if out is not None and files.is_folder(out):
+    if out is not None and is_folder(out):
+        from drawahead.jobs.commands import drawing
+        from drawahead.jobs.commands.workers import workers_named
+
         cluster = workers_named(workers, address, gpus_per_worker)
-        wanted = long_jobs.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
-        long_jobs.run(target, asked, out, wanted, json=json, quiet=quiet)
+        wanted = drawing.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
+        drawing.run(target, target_options, out, wanted, json=json, quiet=quiet)
         return
     only = {"resume": resume, "shard-size": shard_size, "any-version": any_version, "workers": workers}
     for option, given in {**only, "address": address, "gpus-per-worker": gpus_per_worker}.items():
         if given:
             raise InputError(f"--{option} is for a folder of shards: give one with --out, a name without an ending")
-    subject = named(target, asked)
+    subject = named(target, target_options)
     num = num or subject.num
     subject = subject.of(num)
-    if isinstance(subject.view, Images) and out is None and not (quiet or json or is_own(target)):
+    if (
+        isinstance(subject.view, VectorView)
+        and ".png" in subject.view.formats
+        and out is None
+        and not (quiet or json or is_own(target))
+    ):
         out = Path(f"{subject.name}.png")
     if out is not None:
-        files.check(out, subject)
+        check(out, subject)
     if subject.remark and not (quiet or json):
         say(*subject.remark.splitlines())
     show = Output(subject, out, json, quiet)
+    check_room(subject.chain, num, "ask for fewer, or write them into a folder, shard by shard: --out DIR")
+    stop = threading.Event()
     try:
-        result = drawahead.sample(
-            subject.chain,
-            num,
-            sampler=chosen or subject.sampler,
-            seed=seed or 0,
-            max_batch_size=max_batch_size,
-            progress=not quiet,
+        result = apart(
+            lambda: drawahead.sample(
+                subject.chain,
+                num,
+                sampler=chosen or subject.sampler,
+                seed=seed or 0,
+                max_batch_size=max_batch_size,
+                progress=not quiet,
+                stop=stop,
+            ),
+            stop,
         )
     except (Interrupted, SamplingError) as stopped:
-        done = len(stopped.result.samples)
-        if not done:
+        if not len(stopped.result.samples):
             raise
-        show.result(stopped.result)
         status, why = (INTERRUPTED, "interrupted") if isinstance(stopped, Interrupted) else (1, stopped.__cause__)
-        raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status) from None
+        result = stopped.result
+    else:
+        status, why = (0, None) if result.complete else (INTERRUPTED, "interrupted")
+    done = len(result.samples)
+    if status and not done:
+        raise Stopped(str(why), status)
     show.result(result)
+    if status:
+        raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether samples are to be written into a folder, as a job: it is one, or its name has no ending."""
+    return path.is_dir() or not path.suffix
+
+
+def check(path: Path, subject: Subject) -> None:
+    """Refuse, before anything is drawn, a file that cannot be written."""
+    if path.suffix not in FORMATS:
+        raise InputError(
+            f"--out must end in {', '.join(FORMATS)}, or be a folder, whose name has no ending; not {path.name!r}"
+        )
+    if path.suffix not in subject.view.formats:
+        raise InputError(
+            f"--out {path.name!r}: the samples of {subject.name} are not {FORMATS[path.suffix]}; "
+            f"write {' or '.join(subject.view.formats)}"
+        )
+    if path.suffix == ".png":
+        from drawahead.show import plots
+
+        plots.check()
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--out {path}: there is no folder {path.parent}")
+
+
+def to_dict(subject: Subject, result: Result) -> dict[str, Any]:
+    """Samples and report as plain values, ready for json_format.dumps."""
+    return {
+        "target": subject.name,
+        "complete": result.complete,
+        "numbers": result.numbers.tolist(),
+        "samples": subject.view.plain(result.samples),
+        "report": result.report.to_dict(),
+        "setup_seconds": subject.setup_seconds,
+    }
+
+
+def write(path: Path, subject: Subject, result: Result) -> None:
+    """Write in the format that the file's name asks for; a picture or a text file holds the samples alone."""
+    if path.suffix == ".png":
+        subject.view.draw(result.samples, path)
+    elif path.suffix == ".txt":
+        path.write_text("".join(f"{subject.view.line(values)}\n" for values in result.samples))
+    elif path.suffix == ".json":
+        path.write_text(json_format.dumps(to_dict(subject, result)) + "\n")
+    else:
+        import numpy
+
+        arrays: dict[str, Any] = {"samples": result.samples.numpy(), "numbers": result.numbers.numpy()}
+        arrays |= {"target": subject.name, "report": json_format.dumps(result.report.to_dict())}
+        if ".txt" in subject.view.formats:
+            arrays["texts"] = numpy.array(subject.view.plain(result.samples))
+        with path.open("wb") as file:
+            numpy.savez_compressed(file, **arrays)
+
+
+@final
+@dataclass(frozen=True)
+class Output:
+    """Where samples go."""
+
+    subject: Subject
+    out: Path | None
+    json: bool
+    quiet: bool
+
+    def result(self, result: Result) -> None:
+        """Write the file, and print."""
+        if self.out is not None:
+            write(self.out, self.subject, result)
+        if self.json:
+            say_json(to_dict(self.subject, result))
+        elif not self.quiet:
+            from rich.console import Console
+
+            console = Console()
+            console.print(self.subject.view.terminal(result, console))
+            say("", *f"{result.report}{setup(self.subject.setup_seconds)}".splitlines())
+            if self.out is not None:
+                say(f"wrote {self.out}")
+        elif self.out is None:
+            for values in result.samples:
+                say(self.subject.view.line(values))

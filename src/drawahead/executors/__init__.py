@@ -1,7 +1,21 @@
 """Where the oracle runs: here, on several devices of this machine, or on a cluster."""
 
-from drawahead.executors.local import Local
-from drawahead.executors.ray import Ray
-from drawahead.executors.replicas import Replicas
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.executors.local import Local
+    from drawahead.executors.ray import Ray
+    from drawahead.executors.replicas import Replicas
 
 __all__ = ["Local", "Ray", "Replicas"]
+
+doors(
+    __name__,
+    {
+        "executors.local": "Local",
+        "executors.ray": "Ray",
+        "executors.replicas": "Replicas",
+    },
+)

@@ -41,17 +41,32 @@ again. `read` trusts nothing: whatever is wrong with a manifest or a shard is an
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 
-from drawahead.jobs.config import Config
-from drawahead.jobs.drawing import draw
-from drawahead.jobs.export import export
-from drawahead.jobs.job import Job, read
-from drawahead.jobs.manifest import Shard
-from drawahead.jobs.mending import mend
-from drawahead.jobs.workers import RayWorkers
-from drawahead.samplers.record import SamplerRecord
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.jobs.config import Config
+    from drawahead.jobs.drawing import draw
+    from drawahead.jobs.export import export
+    from drawahead.jobs.job import Job, read
+    from drawahead.jobs.manifest import Shard
+    from drawahead.jobs.mending import mend
+    from drawahead.jobs.workers import RayWorkers
+    from drawahead.samplers.record import SamplerRecord
 
 __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+doors(
+    __name__,
+    {
+        "jobs.config": "Config",
+        "jobs.drawing": "draw",
+        "jobs.export": "export",
+        "jobs.job": "Job read",
+        "jobs.manifest": "Shard",
+        "jobs.mending": "mend",
+        "jobs.workers": "RayWorkers",
+        "samplers.record": "SamplerRecord",
+    },
+)

@@ -1,11 +1,21 @@
 """Trained networks that come with drawahead, and what they are made of."""
 
-from drawahead.networks.emoji import emoji, emoji_words
-from drawahead.networks.fashion import fashion
-from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.networks.emoji import emoji, emoji_words
+    from drawahead.networks.fashion import fashion
+    from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
 
 __all__ = ["TextModel", "emoji", "emoji_words", "fashion", "infilling", "text", "to_text", "to_tokens"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+doors(
+    __name__,
+    {
+        "networks.emoji": "emoji emoji_words",
+        "networks.fashion": "fashion",
+        "networks.text": "TextModel infilling text to_text to_tokens",
+    },
+)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.schedules import Plan, Schedule
 from drawahead.validate import instance, law_precision, short
+
+if TYPE_CHECKING:
+    from drawahead.schedules import Plan, Schedule
 
 Denoiser = Callable[..., Tensor]
 """(x, k, **condition) -> prediction."""
@@ -100,10 +102,12 @@ def _converted(
     return denoise
 
 
-class _Plans(dict[torch.device, Plan]):
+class _Plans(dict[torch.device, "Plan"]):
     """A schedule's plan on every device that asks: it is carried over once, not with every call."""
 
     def __init__(self, schedule: Schedule) -> None:
+        from drawahead.schedules.base import Schedule
+
         instance("schedule", schedule, Schedule, "a schedule such as DDPM()")
         self.schedule = schedule
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from drawahead.chains.base import Chain, Paths
-from drawahead.rounds.captured import Batch
 from drawahead.rounds.choosing import Choice
-from drawahead.rounds.guard import Guard
 from drawahead.samplers.window import WindowSampler
+
+if TYPE_CHECKING:  # packed rounds do without
+    from drawahead.rounds.captured import Batch
+    from drawahead.rounds.guard import Guard
 
 _MOST = 8  # batches
 CANARY = 1 / 200
@@ -125,6 +127,8 @@ class Held:
 
 
 def _marked(chain: Chain) -> Guard:
+    from drawahead.rounds.guard import Guard
+
     return Guard(_modes(chain.device) | chain.captured_parts())
 
 

@@ -1,14 +1,19 @@
 """Ways to draw from a chain. All exact ones give the same law; they differ in rounds and queries."""
 
-from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.samplers.block import Block
-from drawahead.samplers.coupled import Auto, Coupled
-from drawahead.samplers.picard import Picard
-from drawahead.samplers.record import SAMPLERS, named
-from drawahead.samplers.recursive import Recursive
-from drawahead.samplers.separated import Separated
-from drawahead.samplers.sequential import Sequential
-from drawahead.samplers.stepwise import Stepwise
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.samplers.base import Guarantee, Sampler
+    from drawahead.samplers.block import Block
+    from drawahead.samplers.coupled import Auto, Coupled
+    from drawahead.samplers.picard import Picard
+    from drawahead.samplers.record import SAMPLERS, named
+    from drawahead.samplers.recursive import Recursive
+    from drawahead.samplers.separated import Separated
+    from drawahead.samplers.sequential import Sequential
+    from drawahead.samplers.stepwise import Stepwise
 
 __all__ = [
     "SAMPLERS",
@@ -25,6 +30,17 @@ __all__ = [
     "named",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+doors(
+    __name__,
+    {
+        "samplers.base": "Guarantee Sampler",
+        "samplers.block": "Block",
+        "samplers.coupled": "Auto Coupled",
+        "samplers.picard": "Picard",
+        "samplers.record": "SAMPLERS named",
+        "samplers.recursive": "Recursive",
+        "samplers.separated": "Separated",
+        "samplers.sequential": "Sequential",
+        "samplers.stepwise": "Stepwise",
+    },
+)

@@ -10,7 +10,9 @@ from typing import ClassVar
 import torch
 
 from drawahead.chains.base import Chain, Paths, Tally
+from drawahead.errors import InputError
 from drawahead.rounds.threads import Thread
+from drawahead.validate import short
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,16 @@ class Sampler(abc.ABC):
         """The threads that draw these samples: one for the whole batch, unless a sampler says otherwise."""
         paths = chain.start(seed, torch.as_tensor(samples), tally)
         return [(paths, self.run(paths))]
+
+
+def as_sampler(given: object) -> Sampler | None:
+    """The sampler that an argument `sampler=` asks for: itself, or by its name; None where none is given."""
+    if isinstance(given, str):
+        from drawahead.samplers.record import named  # which knows all samplers
+
+        return named(given)
+    if given is None or isinstance(given, Sampler):
+        return given
+    if isinstance(given, type) and issubclass(given, Sampler):
+        raise InputError(f"sampler must be a sampler, not its class: write {given.__name__}()")
+    raise InputError(f"sampler must be a sampler such as Block(), or a name such as 'block', not {short(given)}")

@@ -10,6 +10,7 @@ from typing import Any, final
 from drawahead import validate
 from drawahead.errors import InputError
 from drawahead.samplers.base import Sampler
+from drawahead.samplers.base import as_sampler as as_sampler
 from drawahead.samplers.block import Block
 from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.picard import Picard
@@ -41,17 +42,6 @@ def named(name: str, window: int | None = None) -> Sampler:
     if "window" not in _settings(kind):
         raise InputError(f"sampler {name!r} takes no window")
     return kind(window=window)  # type: ignore[call-arg]
-
-
-def as_sampler(given: object) -> Sampler | None:
-    """The sampler that an argument `sampler=` asks for: itself, or by its name; None where none is given."""
-    if isinstance(given, str):
-        return named(given)
-    if given is None or isinstance(given, Sampler):
-        return given
-    if isinstance(given, type) and issubclass(given, Sampler):
-        raise InputError(f"sampler must be a sampler, not its class: write {given.__name__}()")
-    raise InputError(f"sampler must be a sampler such as Block(), or a name such as 'block', not {short(given)}")
 
 
 def from_repr(text: str) -> Sampler:

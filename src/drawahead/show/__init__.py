@@ -1,13 +1,10 @@
-"""What people look at: how samples look, reports as pages, films of how samples came about, figures."""
+"""What people look at: how samples look, reports as pages, films of how samples were drawn, figures."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from drawahead.doors import doors
 
-from drawahead.words import guess
-
-if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is imported when it is first used
+if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.show.films.animation import animation
     from drawahead.show.films.film import film
     from drawahead.show.films.reels import Film
@@ -16,23 +13,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
     from drawahead.show.pages.job import job_film, job_page
     from drawahead.show.pages.page import page
     from drawahead.show.views import Grids, Images, Texts, Vectors, View
-
-_HOMES = {
-    "Film": "films.reels",
-    "Gallery": "pages.gallery",
-    "Grids": "views",
-    "Images": "views",
-    "Texts": "views",
-    "Vectors": "views",
-    "View": "views",
-    "animation": "films.animation",
-    "document": "pages.document",
-    "film": "films.film",
-    "gallery": "pages.gallery",
-    "job_film": "pages.job",
-    "job_page": "pages.job",
-    "page": "pages.page",
-}
 
 __all__ = [
     "Film",
@@ -51,17 +31,16 @@ __all__ = [
     "page",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-def _found(name: str) -> Any:
-    if name not in _HOMES:
-        near = guess(name, __all__)
-        raise AttributeError(f"drawahead.show has no {name!r}" + (f"; did you mean {near!r}?" if near else ""))
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-if not TYPE_CHECKING:  # or every misspelt name would pass for Any
-    __getattr__ = _found
+doors(
+    __name__,
+    {
+        "show.films.animation": "animation",
+        "show.films.film": "film",
+        "show.films.reels": "Film",
+        "show.pages.document": "document",
+        "show.pages.gallery": "Gallery gallery",
+        "show.pages.job": "job_film job_page",
+        "show.pages.page": "page",
+        "show.views": "Grids Images Texts Vectors View",
+    },
+)

@@ -37,7 +37,7 @@ def of_result(result: Result) -> str:
     """A result: its samples, and what they cost."""
     count = len(result.samples)
     title = f"{count:,} sample{'s' * (count != 1)} of shape {tuple(result.samples.shape[1:])}"
-    warning = "" if result.complete else "Stopped early: do not take these samples for the law."
+    warning = "" if result.complete else "Stopped early: these are not samples of the distribution."
     rest = f"… and {count - SAMPLES:,} more" if count > SAMPLES else ""
     shown = _samples(result.samples) if count and result.samples.dim() > 1 else ""
     return _box(title, _said(warning) + _report(result.report) + shown + _said(rest))
@@ -97,15 +97,8 @@ def _table(facts: Mapping[str, object]) -> str:
 def _report(report: Report) -> str:
     if not report.sample_rounds:
         return _said("no sample was finished")
-    fewer = summary.times_fewer(report)
-    rounds = f"{summary.short(report.mean_rounds)} per sample, where one by one takes {report.steps:,}"
-    facts = {
-        "sampler": f"{report.sampler}, {'exact' if report.exact else 'NOT exact'}, seed {report.seed}",
-        "rounds": rounds + (f": {summary.short(fewer)} times fewer" if fewer >= 1.05 else ""),
-        "queries": f"{summary.short(report.queries_per_sample)} per sample",
-    }
-    if report.drafted:
-        facts["drafts kept"] = f"{report.acceptance:.0%} of {report.drafted:,}"
+    facts = {"sampler": f"{report.sampler}, {'exact' if report.exact else 'NOT exact'}, seed {report.seed}"}
+    facts |= {shown.name: f"{shown.value}, {shown.remark}" for shown in summary.figures(report)}
     return _table(facts) + _bars(report)
 
 

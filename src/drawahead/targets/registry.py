@@ -16,10 +16,9 @@ from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
 from drawahead.targets.ising import Ising
 from drawahead.targets.markov import MarkovChain
-from drawahead.targets.products import MixtureOfProducts, Pairs, Product
+from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
 from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
-from drawahead.targets.urns import PolyaUrns
 from drawahead.validate import short, whole
 from drawahead.words import pick
 
@@ -55,6 +54,7 @@ TARGETS: dict[str, NamedTarget] = {
         NamedTarget("hard", "our hard instance: hidden Reed-Solomon blocks", 64, HardCode),
     )
 }
+"""Distributions of tokens."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import torch
@@ -65,7 +66,7 @@ class Table(TokenOracle):
 
 
 def _check_atoms(n: int, q: int) -> None:
-    if q**n > MAX_ATOMS:
+    if q > 1 and n * math.log2(q) > math.log2(MAX_ATOMS):  # no number of 10^18 digits is worked out
         raise InputError(f"probs would have {q}^{n} atoms, more than {MAX_ATOMS}: use fewer positions or tokens")
 
 

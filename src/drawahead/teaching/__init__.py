@@ -1,9 +1,17 @@
 """How the samplers work, to look at: a page that explains a run of each, and a comparison of all of them."""
 
-from drawahead.teaching.explain import explain
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.teaching.explain import explain
 
 __all__ = ["explain"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+doors(
+    __name__,
+    {
+        "teaching.explain": "explain",
+    },
+)

@@ -50,7 +50,7 @@ def design(
     quiet: options.Quiet = False,
 ) -> None:
     """Design protein sequences for structures with ProteinMPNN, into FASTA files, a table and a page."""
-    from drawahead.cli.workers import workers_named
+    from drawahead.jobs.commands.workers import workers_named
     from drawahead.proteins.commands.designing import begun, draw, score
 
     given: dict[str, Any] = {

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from drawahead.cli.failing import INTERRUPTED, Stopped, fail
-from drawahead.cli.saying import say, say_json
+from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, say_json
 from drawahead.jobs import RayWorkers, files
 from drawahead.proteins import design as tool
 from drawahead.proteins.design import scoring

@@ -20,9 +20,7 @@ Structures = Annotated[
         show_default=False,
     ),
 ]
-Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="The folder for what is written.", rich_help_panel=WRITTEN)
-]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write into.", rich_help_panel=WRITTEN)]
 
 
 def _text(flag: str, metavar: str, words: str, panel: str, usual: str = "") -> Any:
@@ -91,7 +89,7 @@ Symmetry = Annotated[str | None, _text("--symmetry", "A,B,C", "Chains tied resid
 SymmetryWeights = Annotated[
     str | None, _text("--symmetry-weights", "X,...", "How much each of them counts.", RESIDUES, "1 each")
 ]
-Omit = Annotated[str | None, _text("--omit", "LETTERS", "Letters never drawn; X never is.", LETTERS, "X")]
+Omit = Annotated[str | None, _text("--omit", "LETTERS", "Amino acids never drawn; X never is.", LETTERS, "X")]
 OmitAt = Annotated[str | None, _text("--omit-at", "A10=C,A12-15=PG|FILE", "Letters never drawn at residues.", LETTERS)]
 Bias = Annotated[str | None, _text("--bias", "W=-1,Y=-1|FILE", "Added to the logits of letters.", LETTERS)]
 BiasFile = Annotated[str | None, _text("--bias-file", "FILE", "Biases by residue and letter.", LETTERS)]
@@ -166,7 +164,7 @@ Resume = Annotated[
     typer.Option(
         "--resume",
         metavar="",
-        help="Go on with the job in the folder; what is not given is as it was begun.",
+        help="Continue the job in the folder; options left out are those it was begun with.",
         rich_help_panel=WRITTEN,
     ),
 ]

@@ -14,7 +14,7 @@ from drawahead.errors import InputError
 from drawahead.jobs import files
 from drawahead.proteins.design.fasta import Designed, Native, written
 from drawahead.validate import short
-from drawahead.words import printable
+from drawahead.words import cell
 
 MANIFEST, TABLE, PAGE = "design.json", "designs.csv", "report.html"
 _PARTS, _SEQUENCES = "parts", "seqs"
@@ -134,9 +134,9 @@ def table(parts: Mapping[str, Part], seed: int) -> str:
     rows.writerow(_COLUMNS)
     for name, part in parts.items():
         native = part.native
-        chains = [printable(",".join(some)) for some in (native.designed_chains, native.fixed_chains)]
+        chains = [cell(",".join(some)) for some in (native.designed_chains, native.fixed_chains)]
         for each in part.designed:
             scores = [f"{value:.4f}" for value in (each.score, each.global_score, each.recovery)]
-            costs = [each.rounds, part.steps, seed, printable(native.model)]
-            rows.writerow([printable(name), each.temperature, each.number, *scores, *costs, *chains, each.sequence])
+            costs = [each.rounds, part.steps, seed, cell(native.model)]
+            rows.writerow([cell(name), each.temperature, each.number, *scores, *costs, *chains, each.sequence])
     return text.getvalue()

@@ -1,1 +1,1 @@
-"""Films: how samples came about, one by one against drawahead."""
+"""Films: how samples were drawn, one by one against drawahead."""

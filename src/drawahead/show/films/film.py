@@ -1,4 +1,4 @@
-"""Films: how a few samples came about, one by one against drawahead, round by round.
+"""Films: how a few samples were drawn, one by one against drawahead, round by round.
 
 A film of tokens tells when each part of a picture appears on either side; one of vectors, see `frames`, holds pictures
 of the states that were reached, and how far either side had come.
@@ -33,7 +33,7 @@ _LONGEST = 8192  # positions of a sequence: a page with more would be slow
 def film(
     target: Target, result: Result, samples: int = 4, *, view: View | None = None, sampler: Sampler | str | None = None
 ) -> Film:
-    """How the first `samples` of a result came about.
+    """How the first `samples` of a result were drawn.
 
     target: what they were drawn from. view: how they look; None takes what suits the target. sampler: what drew them;
     None takes the one that the report names. Tokens follow from the report alone, unless `Separated` drew them; it, and

@@ -9,7 +9,7 @@ from typing import Any, final
 @final
 @dataclass(frozen=True)
 class Reel:
-    """How one sample came about."""
+    """How one sample was drawn."""
 
     number: int
     steps: int
@@ -23,7 +23,7 @@ class Reel:
 @final
 @dataclass(frozen=True)
 class Film:
-    """How a few samples came about, ready for a page."""
+    """How a few samples were drawn, ready for a page."""
 
     reels: tuple[Reel, ...]
     note: str = ""

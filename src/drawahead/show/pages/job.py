@@ -61,7 +61,7 @@ def job_page(
 
 
 def job_film(job: Job, *, target: Target, films: int = 4, view: View | None = None) -> Film:
-    """How the first `films` samples of a job came about; the others are as for `job_page`."""
+    """How the first `films` samples of a job were drawn; the others are as for `job_page`."""
     instance("job", job, Job, "what drawahead.jobs.read gives")
     chain, films = as_chain(target), whole("films", films, 1)
     result = _result(chain, job, job.samples(0, min(job.num_samples, films)))

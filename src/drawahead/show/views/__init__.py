@@ -1,9 +1,14 @@
 """How samples look, one class for each kind: in a line, on a terminal, in a file, and on a page."""
 
-from drawahead.show.views.base import TokenView, VectorView, View
-from drawahead.show.views.suiting import view_of, view_of_samples
-from drawahead.show.views.tokens import Grids, Texts, Tokens
-from drawahead.show.views.vectors import Images, Vectors
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.show.views.base import TokenView, VectorView, View
+    from drawahead.show.views.suiting import view_of, view_of_samples
+    from drawahead.show.views.tokens import Grids, Texts, Tokens
+    from drawahead.show.views.vectors import Images, Vectors
 
 __all__ = [
     "Grids",
@@ -17,3 +22,13 @@ __all__ = [
     "view_of",
     "view_of_samples",
 ]
+
+doors(
+    __name__,
+    {
+        "show.views.base": "TokenView VectorView View",
+        "show.views.suiting": "view_of view_of_samples",
+        "show.views.tokens": "Grids Texts Tokens",
+        "show.views.vectors": "Images Vectors",
+    },
+)

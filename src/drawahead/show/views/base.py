@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from drawahead.sample import Result
-from drawahead.show import painting
 from drawahead.show.pictures import Drawing, Picture, Pixels
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from drawahead.sample import Result
 
 
 class View(abc.ABC):
@@ -46,6 +46,8 @@ class View(abc.ABC):
 
     def draw(self, samples: Tensor, path: Path) -> None:
         """Write the samples as a picture, where `formats` says they can be."""
+        from drawahead.show import painting
+
         pictures = (self.picture(sample) for sample in samples)
         painting.draw([picture for picture in pictures if isinstance(picture, Drawing)], path)
 

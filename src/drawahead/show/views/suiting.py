@@ -7,16 +7,19 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from drawahead.chains import Chain, GaussianChain, TokenChain
+from drawahead.chains.base import Chain
+from drawahead.chains.tokens import TokenChain
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.show.views.base import View
 from drawahead.show.views.tokens import Texts, Tokens
-from drawahead.show.views.vectors import Images, Vectors, is_image
 
 
 def view_of(chain: Chain) -> View:
     """The view that suits what a chain draws."""
     if not isinstance(chain, TokenChain):
+        from drawahead.chains.gaussian import GaussianChain
+        from drawahead.show.views.vectors import Images, Vectors, is_image
+
         shape: Sequence[int] = getattr(chain, "sample_shape", ())
         return Images() if isinstance(chain, GaussianChain) and is_image(shape) else Vectors()
     view = chain.oracle.view()
@@ -27,6 +30,8 @@ def view_of(chain: Chain) -> View:
 
 def view_of_samples(samples: Tensor) -> View:
     """The view that suits samples of which nothing else is known."""
+    from drawahead.show.views.vectors import Images, Vectors, is_image
+
     if not samples.is_floating_point():
         return Texts(lambda sample: [str(token) for token in sample.flatten().tolist()])
     return Images() if is_image(samples.shape[1:]) else Vectors()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, final
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.sample import Result
 from drawahead.show.pictures import Letters, Tiles
 from drawahead.show.views.base import TokenView
 from drawahead.validate import short, whole, wholes
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from drawahead.sample import Result
 
 _DIGITS = string.digits + string.ascii_lowercase
 _PAIR = ("#e4dfd3", "#24566b")

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.sample import Result
-from drawahead.show import painting
 from drawahead.show.pictures import Bitmap, Numbers, Pixels
 from drawahead.show.views.base import VectorView
 from drawahead.validate import number
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from drawahead.sample import Result
 
 GALLERY_SIDE = 96
 """The most pixels along a side; larger images are shown smaller."""
@@ -52,6 +52,8 @@ class Images(VectorView):
         return terminal.images(result.samples, console)
 
     def draw(self, samples: Tensor, path: Path) -> None:
+        from drawahead.show import painting
+
         painting.draw([Bitmap(pixels) for pixels in self.pixels(samples, _LARGE)], path)
 
     def pixels(self, values: Tensor, side: int) -> list[Pixels]:

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from drawahead.cli import options
-from drawahead.cli.failing import Stopped
-from drawahead.cli.saying import say, say_json
+from drawahead.cli.saying import Stopped, say, say_json
 from drawahead.errors import InputError
 from drawahead.words import counted
 
@@ -38,7 +37,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
-    from drawahead.cli.standing import sentence, standing
+    from drawahead.jobs.commands.standing import sentence, standing
 
     while True:
         found = standing(folder)
@@ -51,7 +50,7 @@ def status(
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Read every shard of a job, and draw those again that are damaged or gone."""
     from drawahead import jobs
-    from drawahead.cli.exporting import chain_of_job
+    from drawahead.jobs.commands.exporting import chain_of_job
 
     job = jobs.read(folder)
     _ = job.condition  # read, and compared with its hash
@@ -90,7 +89,7 @@ def export(
 ) -> None:
     """Write the samples of a job in another format, shard by shard."""
     from drawahead import jobs
-    from drawahead.cli.exporting import lines, picture, view
+    from drawahead.jobs.commands.exporting import lines, picture, view
     from drawahead.jobs.export import WRITERS
 
     job = jobs.read(folder)

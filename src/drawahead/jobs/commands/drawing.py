@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import final
 
 from drawahead import jobs
-from drawahead.cli.failing import INTERRUPTED, Stopped
-from drawahead.cli.names import setup
-from drawahead.cli.saying import say, say_json
-from drawahead.cli.shipped import SHIPPED, TargetOptions
-from drawahead.cli.workers import planned
+from drawahead.cli.registry import entry_of, setup
+from drawahead.cli.saying import INTERRUPTED, Stopped, say, say_json
+from drawahead.cli.subjects import TargetOptions
 from drawahead.errors import JobError
 from drawahead.jobs import Job, RayWorkers
+from drawahead.jobs.commands.workers import planned
 from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
 from drawahead.words import counted
@@ -78,7 +77,8 @@ def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
     if target != job.config.name:
         return asked  # which is refused later on, with all that differs
     asked = asked.filled(job.config.options)
-    here = target in SHIPPED and job.config.device in ("cpu", "cuda")
+    entry = entry_of(target)
+    here = entry is not None and entry.kind == "network" and job.config.device in ("cpu", "cuda")
     return replace(asked, device=asked.device or job.config.device) if here else asked
 
 

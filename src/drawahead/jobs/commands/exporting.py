@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from drawahead.chains import Chain
-from drawahead.cli.names import named
-from drawahead.cli.report import chain_of
-from drawahead.cli.shipped import TargetOptions
+from drawahead.cli.registry import named
+from drawahead.cli.subjects import TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import Job
+from drawahead.jobs.commands.report import chain_of
 from drawahead.jobs.export import whole
 from drawahead.show import plots
 from drawahead.show.views import Images, Texts, View, view_of, view_of_samples

@@ -24,7 +24,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[SAMPLER]",
-            help="One of those that `drawahead samplers` lists; unless one is named, all of them.",
+            help="A sampler that `drawahead samplers` lists; all of them by default.",
             show_default=False,
             autocompletion=_names,
         ),

@@ -14,7 +14,7 @@ from drawahead.errors import InputError
 
 if TYPE_CHECKING:
     from drawahead.chains import Chain
-    from drawahead.cli.shipped import Subject
+    from drawahead.cli.subjects import Subject
     from drawahead.jobs import Job
 
 
@@ -66,10 +66,10 @@ def report(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write one HTML page about a job: rounds, queries, samples, and a film of how some came about."""
+    """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
-    from drawahead.cli.names import named
-    from drawahead.cli.shipped import TargetOptions
+    from drawahead.cli.registry import named
+    from drawahead.cli.subjects import TargetOptions
 
     job = jobs.read(folder)
     if out is not None and out.suffix.lower() == ".gif":
@@ -144,12 +144,13 @@ def chain_of(job: Job) -> Chain | None:
 def subject_of(job: Job) -> Subject | None:
     """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
     imported, and nothing is built that is larger than its samples."""
-    from drawahead.cli.names import KNOWN, named
-    from drawahead.cli.shipped import TargetOptions
-    from drawahead.counting.commands.named import fits
+    from drawahead.cli.registry import entries, named
+    from drawahead.cli.subjects import TargetOptions
+    from drawahead.counting.commands.entries import fits
 
     name, config = job.config.name, job.config
-    if name not in KNOWN or not job.num_samples or not fits(config.options, math.prod(config.shape)):
+    listed = any(entry.name == name for entry in entries())
+    if not listed or not job.num_samples or not fits(config.options, math.prod(config.shape)):
         return None
     job.look()  # they have the shape that the manifest tells, or this fails
     asked = TargetOptions().filled(config.options)

@@ -48,19 +48,23 @@ def compare(
     """Run every sampler on one target: rounds, queries, seconds, and a test that the distribution is the same."""
     from rich.console import Console
 
-    from drawahead.cli.names import named
-    from drawahead.cli.progress import watching
-    from drawahead.cli.shipped import SHIPPED, TILINGS, TargetOptions
+    from drawahead.cli.building import apart, check_room
+    from drawahead.cli.registry import entry_of, named
+    from drawahead.cli.saying import watching
+    from drawahead.cli.subjects import TargetOptions
     from drawahead.teaching.comparison import rows_of, table_of
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"--out must end in .json, not {out.name!r}")
     anything = "" if target.casefold() == "emoji" else None  # a prompt that asks for nothing in particular
     subject = named(target, TargetOptions(size=size, prompt=anything))
-    apart = subject.name in TILINGS
-    num = num or (OF_TILINGS if apart else OF_NETWORKS if subject.name in SHIPPED else USUAL)
+    entry = entry_of(subject.name)
+    kind = entry.kind if entry is not None else ""
+    num = num or {"tiling": OF_TILINGS, "network": OF_NETWORKS}.get(kind, USUAL)
+    check_room(subject.chain, num, "ask for fewer")
     with watching(quiet) as watch:
-        rows = list(rows_of(subject.chain, num, seed or 0, watch.sampling, max_batch_size, apart=apart))
+        each_alone = kind == "tiling"
+        rows = apart(lambda: list(rows_of(subject.chain, num, seed or 0, watch, max_batch_size, apart=each_alone)))
     found = {"target": subject.name, "seed": seed or 0, "rows": [row.to_dict() for row in rows]}
     if out is not None:
         out.write_text(json_format.dumps(found) + "\n")

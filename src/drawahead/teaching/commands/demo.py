@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import torch
-from rich.console import Console
+from drawahead.cli import options
+from drawahead.cli.registry import named
+from drawahead.cli.saying import say_json, watching
+from drawahead.cli.subjects import Subject, TargetOptions
 
-from drawahead.cli.names import named
-from drawahead.cli.progress import watching
-from drawahead.cli.shipped import Subject, TargetOptions
-from drawahead.networks.text import TEMPERATURE
-from drawahead.report import Report
-from drawahead.sample import Result, sample
-from drawahead.samplers import Coupled, Sequential
-from drawahead.show import plots
-from drawahead.show.terminal import titled
-from drawahead.show.views import Texts
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from drawahead.report import Report
+    from drawahead.sample import Result
 
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 WORDS = ["red apple", "cactus"]
@@ -29,32 +26,37 @@ _NEXT = """On a GPU a round of many queries takes little longer than a round of 
 Next: drawahead sample text --prompt "...", or a model of your own: drawahead verify file.py:model"""
 
 
-def run(folder: Path, console: Console, *, quiet: bool = False) -> dict[str, Any]:
-    """Draw with the shipped networks and a tiling; write `emoji.png`, `aztec.png` and `demo.png` into `folder`.
+def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: options.Quiet = False) -> None:
+    """Draw texts, pictures from words and a tiling, and show how few rounds they took."""
+    from rich.console import Console
 
-    -> what was drawn and written, as plain values."""
+    from drawahead.show import plots
+
     plots.check()
-    folder.mkdir(parents=True, exist_ok=True)
-    demo = _Demo(console, quiet)
-    demo.texts()
-    demo.pictures(folder / "emoji.png")
-    demo.tiling(folder / "aztec.png")
-    demo.one_by_one(folder / "demo.png")
-    return demo.found
+    out.mkdir(parents=True, exist_ok=True)
+    parts = _Demo(Console(quiet=quiet or json), quiet or json)
+    parts.texts()
+    parts.pictures(out / "emoji.png")
+    parts.tiling(out / "aztec.png")
+    parts.one_by_one(out / "demo.png")
+    if json:
+        say_json(parts.values)
 
 
 @final
 class _Demo:
-    """Its parts. A progress line is gone before anything is printed: the two would write over each other."""
+    """Its parts, and what they drew and wrote, as plain values. A progress line is gone before anything is printed."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         self.console, self.quiet = console, quiet
-        self.found: dict[str, Any] = {"files": [], "texts": [], "reports": [], "rounds": []}
+        self.values: dict[str, Any] = {"files": [], "texts": [], "reports": [], "rounds": []}
         self.drawn: list[tuple[str, Report]] = []
         self.first: Result
 
     def texts(self) -> None:
         """Two texts and a prompt filled in."""
+        from drawahead.networks.text import TEMPERATURE
+
         self._title(
             "Two texts of 256 characters",
             f"temperature {TEMPERATURE}; one by one each would take 256 rounds of the network",
@@ -66,6 +68,10 @@ class _Demo:
 
     def pictures(self, path: Path) -> None:
         """A picture of each prompt, in shared rounds."""
+        import torch
+
+        from drawahead.samplers import Coupled
+
         steps = None if torch.cuda.is_available() else FEW
         subject = named("emoji", TargetOptions(prompt=WORDS, steps=steps))
         words = ", ".join(WORDS)
@@ -87,11 +93,15 @@ class _Demo:
 
     def one_by_one(self, path: Path) -> None:
         """The first text once more, as everyone else draws it; and what all of it took."""
+        from drawahead.sample import sample
+        from drawahead.samplers import Sequential
+        from drawahead.show import plots
+
         self._title("The first text again", "one character at a time, the usual way")
         chain = named("text", TargetOptions()).chain
         with watching(self.quiet) as watch:
-            usual = sample(chain, 1, sampler=Sequential(), seed=0, on_round=watch.sampling("one by one", 1))
-        same = torch.equal(usual.samples[0], self.first.samples[0])
+            usual = sample(chain, 1, sampler=Sequential(), seed=0, on_round=watch("one by one", 1))
+        same = usual.samples[0].equal(self.first.samples[0])
         words = "the same text, character for character" if same else "another text: rounding decided a character"
         rounds = self.first.report.sample_rounds[0]
         self.console.print(f"{words}, after {usual.report.rounds} rounds instead of {rounds}\n", highlight=False)
@@ -102,12 +112,14 @@ class _Demo:
 
     def _rounds(self) -> None:
         """The end: rounds, beside one by one."""
+        from drawahead.show.terminal import titled
+
         table = titled("Rounds: model calls that wait for the one before", "what", padding=3)
         for heading in ("one by one", "drawahead", "fewer"):
             table.add_column(heading, justify="right")
         for what, report in self.drawn:
             few = report.mean_rounds
-            self.found["rounds"].append({"what": what, "one_by_one": report.steps, "drawahead": few})
+            self.values["rounds"].append({"what": what, "one_by_one": report.steps, "drawahead": few})
             if few < report.steps:
                 table.add_row(what, str(report.steps), f"{few:.1f}", f"{report.steps / few:.0f}x")
             else:
@@ -116,13 +128,15 @@ class _Demo:
         self.console.print(f"\n{_NEXT}", highlight=False)
 
     def _show(self, subject: Subject, num: int, what: str) -> Result:
+        from drawahead.sample import sample
+
         with watching(self.quiet) as watch:
-            on_round = watch.sampling(subject.name, num)
+            on_round = watch(subject.name, num)
             result = sample(subject.chain, num, sampler=subject.sampler, seed=0, on_round=on_round)
-        self.found["reports"].append({"target": subject.name, **result.report.totals()})
+        self.values["reports"].append({"target": subject.name, **result.report.totals()})
         self.drawn.append((what, result.report))
-        if isinstance(subject.view, Texts):
-            self.found["texts"] += subject.view.plain(result.samples)
+        if ".txt" in subject.view.formats:
+            self.values["texts"] += subject.view.plain(result.samples)
         self.console.print(subject.view.terminal(result, self.console), highlight=False)
         self.console.print(f"\n{result.report}\n", highlight=False, style="dim")
         return result
@@ -131,5 +145,5 @@ class _Demo:
         self.console.print(f"[bold]{title}[/bold]: {rest}\n", highlight=False)
 
     def _wrote(self, path: Path, what: str) -> None:
-        self.found["files"].append(str(path))
+        self.values["files"].append(str(path))
         self.console.print(f"wrote {path}: {what}\n", highlight=False)

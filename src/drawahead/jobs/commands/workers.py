@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, final
 
 from drawahead.chains import Chain
-from drawahead.cli.names import named
-from drawahead.cli.own import is_own
-from drawahead.cli.shipped import SHIPPED, Subject, TargetOptions, usual_steps
+from drawahead.cli.registry import entry_of, is_own, named
+from drawahead.cli.subjects import Subject, TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import RayWorkers
 from drawahead.samplers import Sampler
@@ -54,9 +53,12 @@ def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: 
     if is_own(target):
         return Plan(functools.partial(_made, _placed(target), asked, num), asked.given, num or Plan.num)
     here = there = asked
-    if target in SHIPPED:  # this machine need not have what the workers have
+    entry = entry_of(target)
+    if entry is not None and entry.kind == "network":  # this machine need not have what the workers have
+        from drawahead.networks.commands import usual_steps
+
         device = asked.device or ("cuda" if workers.gpus else "cpu")
-        steps = usual_steps(device) if target in ("fashion", "emoji") and asked.steps is None else asked.steps
+        steps = usual_steps(device) if "steps" in entry.options and asked.steps is None else asked.steps
         here, there = (replace(asked, steps=steps, device=place) for place in ("cpu", device))
     subject = named(target, here)
     subject = replace(subject.of(num or subject.num), num=num or subject.num)

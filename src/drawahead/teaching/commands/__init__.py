@@ -1,0 +1,1 @@
+"""The commands that show how samplers work: demo, compare and explain."""
