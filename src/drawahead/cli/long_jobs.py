@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 from drawahead import jobs
-from drawahead.cli.failing import INTERRUPTED, Stopped
+from drawahead.cli.failing import INTERRUPTED, Stopped, fail
 from drawahead.cli.names import setup
 from drawahead.cli.saying import say, say_json
 from drawahead.cli.shipped import SHIPPED, TargetOptions
 from drawahead.cli.workers import planned
 from drawahead.errors import JobError
 from drawahead.jobs import Job, RayWorkers
-from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
 from drawahead.words import counted
+
+_MOST_IN_REPORT = 10_000  # shards: a report of more would be long in the making, and large
 
 
 @final
@@ -45,21 +47,23 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if plan.remark and not (quiet or json):
         say(*plan.remark.splitlines())
     try:
-        job = jobs.draw(
-            folder,
-            plan.target,
-            plan.num,
-            name=target,
-            options=plan.options,
-            resume=wanted.resume,
-            any_version=wanted.any_version,
-            shard_size=wanted.shard_size,
-            sampler=wanted.sampler or (plan.sampler if found is None else None),
-            seed=wanted.seed if wanted.seed is not None or found is not None else 0,
-            max_batch_size=wanted.max_batch_size,
-            workers=wanted.workers,
-            progress=not quiet,
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell
+            job = jobs.draw(
+                folder,
+                plan.target,
+                plan.num,
+                name=target,
+                options=plan.options,
+                resume=wanted.resume,
+                any_version=wanted.any_version,
+                shard_size=wanted.shard_size,
+                sampler=wanted.sampler or (plan.sampler if found is None else None),
+                seed=wanted.seed if wanted.seed is not None or found is not None else 0,
+                max_batch_size=wanted.max_batch_size,
+                workers=wanted.workers,
+                progress=not quiet,
+            )
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(target, folder)}", INTERRUPTED) from None
     except JobError as error:
@@ -67,10 +71,15 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if json:
         say_json(_to_dict(job))
     elif not quiet:
-        if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
+        if len(job.shards) <= _MOST_IN_REPORT:
             say(*f"{job.report}{setup(plan.setup_seconds)}".splitlines())
         samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
         say(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
+
+
+def _tell(message: Warning | str, *_: object) -> None:
+    """A warning, in a line of its own."""
+    fail(str(message), 0)
 
 
 def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
@@ -103,5 +112,5 @@ def _to_dict(job: Job) -> dict[str, object]:
         "num_samples": job.num_samples,
         "shards": len(job.shards),
         "config": job.config.to_dict(),
-        "report": job.report.totals() if len(job.shards) <= MOST_IN_MANIFEST else None,
+        "report": job.report.totals() if len(job.shards) <= _MOST_IN_REPORT else None,
     }

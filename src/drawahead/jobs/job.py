@@ -14,9 +14,10 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.history import History
-from drawahead.jobs import conditions, journal, shards
+from drawahead.jobs import shards
 from drawahead.jobs.config import Config
-from drawahead.jobs.manifest import Manifest, Shard
+from drawahead.jobs.manifest import Manifest, read_manifest
+from drawahead.jobs.shards import OtherJob, Shard
 from drawahead.oracles.condition import Given
 from drawahead.report import Report
 from drawahead.rounds.run import TRACED
@@ -33,18 +34,15 @@ class Job:
     It is the state at one moment: a job that somebody goes on drawing has to be read again.
     """
 
-    def __init__(self, folder: Path, found: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
-        self.manifest = found
+        self.manifest = manifest
+        self.shards: tuple[Shard, ...] = shards.listed(folder, manifest.config, manifest.records)
+        """The finished shards, in order."""
 
     @property
     def config(self) -> Config:
         return self.manifest.config
-
-    @property
-    def shards(self) -> tuple[Shard, ...]:
-        """The finished shards, in order."""
-        return self.manifest.shards
 
     @cached_property
     def num_samples(self) -> int:
@@ -69,7 +67,15 @@ class Job:
     @property
     def condition(self) -> Given:
         """The tables that the model was told, a row for each sample; empty if there are none."""
-        return conditions.read(self.folder, self.config.condition)
+        return shards.condition(self.folder, self.config.condition)
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether the file of the condition is there, and sound; also where there is none to be."""
+        try:
+            return self.condition is not None
+        except InputError:
+            return False
 
     def samples(self, first: int = 0, count: int | None = None) -> Tensor:
         """Samples first ... first+count-1, or all from `first` on (count, ...). Only their shards are read."""
@@ -81,7 +87,7 @@ class Job:
         for shard in self.shards:
             begin, end = max(first, shard.first), min(first + count, shard.first + shard.count)
             if begin < end:
-                values = shards.samples(self.folder, shard, self.config)
+                values = shards.samples(shard, self.config)
                 parts.append(values[begin - shard.first : end - shard.first])
         return torch.cat(parts)
 
@@ -90,40 +96,38 @@ class Job:
         for shard in self.shards:
             if shard.first >= self.num_samples:
                 return
-            yield shards.samples(self.folder, shard, self.config)
+            yield shards.samples(shard, self.config)
 
     @cached_property
     def report(self) -> Report:
         """What all finished shards cost together, as if one run had drawn them one after another."""
-        reports = [shards.report(self.folder, shard) for shard in self.shards]
+        reports = [shards.report(shard) for shard in self.shards]
         if not reports:
             return no_report(self.config)
-        written = self.config.sampler
-        return replace(merged(reports), choice=written.choice, probes=written.probes)
+        spent, chosen = self.manifest, self.config.sampler
+        return replace(
+            merged(reports),
+            choice=chosen.choice,
+            probes=chosen.probes,
+            seconds=spent.seconds,
+            oracle_seconds=spent.oracle_seconds,
+        )
 
     def damaged(self) -> list[Shard]:
-        """Read every finished shard. -> those that are not what the manifest tells, or are not there. One that is
-        sound, but of another job, is an InputError: it is not ours to draw again."""
-        return [shard for shard in self.shards if not self._sound(shard)]
-
-    def _sound(self, shard: Shard) -> bool:
-        try:
-            shards.samples(self.folder, shard, self.config)
-        except shards.OtherJob:
-            raise
-        except InputError:
-            return False
-        return True
+        """Read every finished shard. -> those that do not have the sha256 that they should have. One that is sound, but
+        of another job, is an InputError: it is not ours to draw again."""
+        return [shard for shard in self.shards if not sound(shard, self.config)]
 
     def look(self) -> None:
         """Read shards until one is sound: samples have the shape that the manifest tells, or this is an InputError."""
-        if not any(self._sound(shard) for shard in self.shards):
+        if not any(sound(shard, self.config) for shard in self.shards):
             self.verify()
 
     def verify(self) -> None:
-        """Read every finished shard; an InputError says which one is not what the manifest tells."""
+        """Read every finished shard, and the condition; an InputError says which one is damaged."""
+        _ = self.condition
         for shard in self.shards:
-            shards.samples(self.folder, shard, self.config)
+            shards.samples(shard, self.config)
 
     def __repr__(self) -> str:
         done = f"{self.finished} of {self.config.num} samples"
@@ -133,7 +137,18 @@ class Job:
 def read(folder: Folder) -> Job:
     """The job in a folder, whether it is complete or not, or even being drawn."""
     place = path("folder", folder)
-    return Job(place, journal.read(place))
+    return Job(place, read_manifest(place))
+
+
+def sound(shard: Shard, config: Config, *, whole: bool = True) -> bool:
+    """Whether a shard is what it should be; if not `whole`, as far as its head tells."""
+    try:
+        shards.check(shard, config, whole=whole)
+    except OtherJob:
+        raise
+    except InputError:
+        return False
+    return True
 
 
 def no_report(config: Config) -> Report:
@@ -167,7 +182,7 @@ def merged(reports: Sequence[Report]) -> Report:
     rounds = torch.tensor([taken for report in reports for taken in report.sample_rounds], dtype=torch.int64)
     return replace(
         first,
-        **{name: sum(getattr(report, name) for report in reports) for name in (*summed, "seconds", "oracle_seconds")},
+        **{name: sum(getattr(report, name) for report in reports) for name in summed},
         exact=all(report.exact for report in reports),
         history=History(
             [width for report in reports for width in report.widths],

@@ -1,161 +1,125 @@
-"""The manifest: a job on disk."""
+"""The manifest: what decides a job, on disk."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, final
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.jobs import files
+from drawahead.jobs import files, shards
 from drawahead.jobs.config import Config
+from drawahead.jobs.store import SEAL, STATUS, Layout, Store, check_seal, read_json
 from drawahead.validate import short
 
-NAME = "manifest.json"
-SHARDS = "shards"
-SEAL = "sha256"
-FORMAT = 1
-_MOST_BYTES = 64 * 2**20
-_CONFIG = ("target", *(field.name for field in fields(Config) if field.name not in ("name", "options")))
-COUNTS = ("num_samples", "steps", "rounds", "queries", "passes", "rereads", "drafted", "accepted", "candidates")
-SECONDS = ("seconds", "oracle_seconds")
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A finished shard."""
-
-    file: str
-    first: int
-    """The number of its first sample."""
-    count: int
-    bytes: int
-    sha256: str
-    report: dict[str, Any]
-    """Totals: rounds, queries, seconds and so on; round by round they are in the file itself."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the manifest holds it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+FORMAT = 2
+JOURNAL = "journal.jsonl"  # of earlier versions
+LAYOUT = Layout("job", "manifest.json", shards.SHARDS, (STATUS, shards.CONDITION, JOURNAL))
+_MOST_BYTES, _MOSTJOURNAL = 64 * 2**20, 2**30
+_CONFIG = ("target", *(each.name for each in fields(Config) if each.name not in ("name", "options")))
+_OLD = ("format", "created", "versions", "report")
+_SHARD = ("file", "first", "count", "bytes", "sha256", "report")
+_OWN = ("format", "created", "versions", "seconds", "oracle_seconds", "records")
 
 
 @final
 @dataclass(frozen=True)
 class Manifest:
-    """What is known about a job."""
+    """What decides a job, and how it went."""
 
     config: Config
     created: str
     versions: list[dict[str, Any]]
     """Of drawahead, torch and python, with the first shard they drew; one entry, unless they changed on the way."""
-    shards: tuple[Shard, ...] = ()
-    """In the order of their samples. Some may be missing between them: several workers do not finish in order."""
+    seconds: float = 0.0
+    """That finished shards took, but for those of runs that were killed."""
+    oracle_seconds: float = 0.0
+    records: dict[str, str] = field(default_factory=dict)
+    """The sha256 of shards of earlier versions, which carry none, by their file."""
+    format: int = FORMAT
+    """Of the file it was read from."""
 
-    def plus(self, shards: Iterable[Shard]) -> Manifest:
-        """With these shards too; of two that hold the same samples the later one counts."""
-        known = {shard.first: shard for shard in (*self.shards, *shards)}
-        return replace(self, shards=tuple(known[first] for first in sorted(known)))
-
-    def write(self, folder: Path) -> None:
-        """Replace the manifest in the folder."""
-        found = {
-            "format": FORMAT,
-            "created": self.created,
-            "versions": self.versions,
-            **self.config.to_dict(),
-            "report": totals([shard.report for shard in self.shards]),
-            "shards": [shard.to_dict() for shard in self.shards],
-        }
-        files.write(folder / NAME, json.dumps(sealed(found), indent=1).encode() + b"\n")
-
-
-def sealed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with the hash of all else that is in it: what is damaged, or edited by hand, is found out."""
-    rest = {key: value for key, value in found.items() if key != SEAL}
-    return {**rest, SEAL: files.sha256(json.dumps(rest, sort_keys=True).encode())}
-
-
-def file_name(index: int) -> str:
-    return f"{index:06d}.safetensors"
-
-
-def read(folder: Path) -> Manifest:
-    """The manifest of a folder. Everything in it is checked."""
-    where = f"the manifest {folder / NAME}"
-    if not os.path.lexists(folder / NAME):
-        raise InputError(f"{folder} holds no job: {where} is not there; `drawahead sample NAME --out DIR` begins one")
-    text = files.read(folder / NAME, "the manifest", _MOST_BYTES)
-    try:
-        found = validate.parsed("it", text)
-        if not isinstance(found, dict) or found.get("format") != FORMAT or type(found["format"]) is not int:
-            raise InputError(f"it does not have format {FORMAT}, which is the one this version reads")
-        told = found
-        found = {"condition": "", "chain": {}, SEAL: None} | found  # manifests of earlier versions have none
-        found = validate.keys("it", found, "format", "created", "versions", *_CONFIG, "report", "shards", SEAL)
-        config = Config.from_dict(dict(found))
-        validate.keys("report", found["report"], *COUNTS, *SECONDS)
-        shards = found["shards"]
-        if not isinstance(shards, list) or len(shards) > config.shards:
-            raise InputError(f"shards must be a list of at most {config.shards}")
-        read = Manifest(
-            config,
-            validate.text("created", found["created"], 100),
-            _versions(found["versions"]),
-            _in_order([shard(entry, f"shard {i}", config) for i, entry in enumerate(shards)]),
+    def plus(self, name: str, totals: Mapping[str, Any]) -> Manifest:
+        """With the time that a shard took; it carries its own sha256."""
+        return replace(
+            self,
+            seconds=self.seconds + totals["seconds"],
+            oracle_seconds=self.oracle_seconds + totals["oracle_seconds"],
+            records={file: digest for file, digest in self.records.items() if file != name},
         )
-        if SEAL in told and told[SEAL] != sealed(told)[SEAL]:
-            raise InputError("it is damaged, or was edited: it does not have the sha256 that it tells; put it back")
-        return read
+
+    def write(self, store: Store) -> None:
+        """Replace the manifest in the folder."""
+        own = {name: getattr(self, name) for name in _OWN[1:]}
+        store.write_manifest({"format": FORMAT, **self.config.to_dict(), **own})
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder. Everything in it is checked."""
+    where = folder / LAYOUT.manifest
+    if not os.path.lexists(where):
+        raise InputError(
+            f"{folder} holds no job: the manifest {where} is not there; `drawahead sample NAME --out DIR` begins one"
+        )
+    try:
+        found, data = read_json(where, "the manifest", _MOST_BYTES)
+        if found.get("format") == 1 and type(found["format"]) is int:
+            found = old_manifest(folder, found)
+        elif found.get("format") == FORMAT and type(found["format"]) is int:
+            check_seal(found, data)
+        else:
+            raise InputError(f"it does not have format {FORMAT} or 1, which are those that this version reads")
+        validate.keys("it", found, *_OWN, *_CONFIG)
+        seconds, asking = (validate.number(name, found[name], least=0) for name in ("seconds", "oracle_seconds"))
+        records = {
+            validate.text("records", name, 100): validate.text("records", digest, 64)
+            for name, digest in _object("records", found["records"]).items()
+        }
+        created = validate.text("created", found["created"], 100)
+        own = Config.from_dict(found), created, _versions(found["versions"])
+        return Manifest(*own, seconds, asking, records, found["format"])
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"the manifest {where}: {error}" if str(where) not in str(error) else str(error)) from None
 
 
-def totals(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The totals of many reports together."""
-    out: dict[str, Any] = {key: sum(report[key] for report in reports) for key in (*COUNTS, *SECONDS)}
-    out["steps"] = max((report["steps"] for report in reports), default=0)
-    return out
+def old_manifest(folder: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of format 1 as one of ours. It lists shards with their sha256, and those finished since it was written
+    are in a journal, a line each; the first ones had no sha256 of their own."""
+    seal = found.pop(SEAL, None)
+    if seal is not None and seal != files.sha256(json.dumps(found, sort_keys=True).encode()):
+        raise InputError("it is damaged, or was edited: it does not have the sha256 that it tells; put it back")
+    found = {"condition": "", "chain": {}, **found}  # the first ones had neither
+    entries, own = found.pop("shards", None), Config.from_dict(dict(validate.keys("it", found, *_CONFIG, *_OLD)))
+    if not isinstance(entries, list):
+        raise InputError("shards must be a list")
+    journal = folder / JOURNAL
+    text = files.read(journal, "the journal", _MOSTJOURNAL) if os.path.lexists(journal) else b""
+    for i, line in enumerate(text.split(b"\n")[:-1]):  # what a crash cut off has no end
+        entry = validate.parsed(f"line {i + 1} of the journal {journal}", line)
+        if not isinstance(entry, dict) or entry.pop("job", own.identity) == own.identity:
+            entries.append(entry)
+    records, seconds, asking = {}, 0.0, 0.0
+    for entry in entries:
+        shard = validate.keys("an entry of shards or the journal", entry, *_SHARD)
+        index = validate.count("first of a shard", shard["first"]) // own.shard_size
+        if shard["file"] != shards.file_name(index):
+            raise InputError(f"the file of a shard must be {shards.file_name(index)}, not {short(shard['file'])}")
+        records[shard["file"]] = shard["sha256"]
+        cost = shard["report"] if isinstance(shard["report"], dict) else {}
+        seconds += validate.number("seconds of a shard", cost.get("seconds"), least=0)
+        asking += validate.number("oracle_seconds of a shard", cost.get("oracle_seconds"), least=0)
+    del found["report"]
+    return {**found, "seconds": seconds, "oracle_seconds": asking, "records": records}
 
 
-def shard(value: object, what: str, config: Config) -> Shard:
-    """A finished shard of this job, as `to_dict` gives it; anything else is refused."""
-    found = validate.keys(what, value, *(field.name for field in fields(Shard)))
-    first, count = (validate.count(what, found[name]) for name in ("first", "count"))
-    index = first // config.shard_size
-    if found["file"] != file_name(index):  # so no name leads out of the folder
-        raise InputError(f"the file of {what} must be {file_name(index)}, not {short(found['file'])}")
-    if index >= config.shards or (first, count) != config.part(index):
-        raise InputError(f"{what} must have the (first, count) of a shard of the job, not {(first, count)}")
-    digest = validate.text(f"sha256 of {what}", found["sha256"], 64)
-    if not re.fullmatch("[0-9a-f]{64}", digest):
-        raise InputError(f"sha256 of {what} must be 64 hexadecimal digits")
-    report = validate.keys(f"the report of {what}", found["report"], *COUNTS, *SECONDS)
-    for key in COUNTS:
-        validate.count(f"{key} of {what}", report[key])
-    for key in SECONDS:
-        if type(report[key]) not in (int, float) or not 0 <= report[key] < 2**63:
-            raise InputError(f"{key} of {what} must be a number of seconds, not {short(report[key])}")
-    return Shard(
-        file_name(index),
-        first,
-        count,
-        validate.count(f"bytes of {what}", found["bytes"], 1),
-        digest,
-        dict(report),
-    )
-
-
-def _in_order(shards: Sequence[Shard]) -> tuple[Shard, ...]:
-    if any(one.first >= other.first for one, other in pairwise(shards)):
-        raise InputError("shards must be in the order of their samples, and none twice")
-    return tuple(shards)
+def _object(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{name} must be an object")
+    return value
 
 
 def _versions(value: object) -> list[dict[str, Any]]:

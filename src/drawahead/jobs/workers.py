@@ -1,27 +1,96 @@
-"""Whole shards on the machines of a Ray cluster: each worker holds the model, the head keeps the manifest."""
+"""Whole shards on the machines of a Ray cluster: each worker holds the model, the head keeps the folder."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 from drawahead.chains.base import Chain
-from drawahead.errors import InputError
+from drawahead.errors import InputError, SamplingError
+from drawahead.executors import Replicas
 from drawahead.executors.actors import Actors, check_above, imported, initialise, most_workers
 from drawahead.executors.pool import Pool
+from drawahead.executors.shards import chain_of
+from drawahead.jobs import files, lock, shards
 from drawahead.jobs.config import Config, Facts
-from drawahead.jobs.model import Drawer, Drawn, OnRound
-from drawahead.jobs.request import JobRequest
-from drawahead.jobs.worker import DrawShard, ShardWorker
+from drawahead.jobs.request import JobRequest, Model, OnRound
+from drawahead.jobs.shards import Drawn
 from drawahead.oracles.condition import Given
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
-from drawahead.sample import Stop
+from drawahead.report import Report
+from drawahead.runner import Stop
 from drawahead.samplers import Sampler
 from drawahead.validate import short, whole
+
+Make = Callable[[], Any]
+"""Builds the model: an oracle, a denoising target, a chain, or `Replicas` of one on several devices of the worker."""
+
+
+@final
+@dataclass(frozen=True)
+class DrawShard:
+    """A shard to draw."""
+
+    config: Config
+    sampler: Sampler
+    index: int
+    folder: Path
+    token: str
+    """Of the folder's lock: a worker that sees it there shares the folder with the process that asks."""
+
+
+@final
+class ShardWorker:
+    """One process that holds a model. It knows nothing of what sends it shards."""
+
+    def __init__(self) -> None:
+        self._model: Model | None = None
+        self._rounds = 0
+
+    def build(self, make: Make) -> Facts:
+        """Build the model."""
+        made = make()
+        self._model = Model(made.chain, made) if isinstance(made, Replicas) else Model(chain_of(made))
+        return Facts.of(self._model.chain)
+
+    def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
+        """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
+        if self._model is None:
+            raise InputError("the worker has no model yet: build it first")
+        if asked is None:
+            return self._model.condition, ""
+        try:
+            if isinstance(asked, JobRequest):
+                return self._model.begin(asked), ""
+            result = self._model.shard(asked.config, asked.sampler, asked.index, self._count)
+        except SamplingError as error:  # its result would have to travel, and the cause says what happened
+            raise error.__cause__ or error from None
+        return _left(Drawn.of(asked.index, result, asked.config), asked), ""
+
+    def pulse(self) -> int:
+        """A number that grows while there is progress."""
+        return self._rounds
+
+    def _count(self, report: Report) -> None:
+        self._rounds += 1
+
+
+def _left(drawn: Drawn, asked: DrawShard) -> Drawn:
+    """The shard left in the job's folder under a name of its own; or with its bytes, for who asked to write them."""
+    assert drawn.data is not None
+    if not lock.held(asked.folder, asked.token):
+        return drawn
+    name = files.temporary_name(f"{shards.file_name(asked.index)}.{secrets.token_hex(4)}")
+    try:
+        files.write_synced(asked.folder / shards.SHARDS / name, drawn.data)
+    except OSError:  # the disk is full, or not ours to write to: perhaps whoever asked has more luck
+        return drawn
+    return replace(drawn, data=None, left=name)
 
 
 @final
@@ -66,7 +135,7 @@ class RayWorkers:
         check_above("start_timeout", self.start_timeout, 0.0)
 
     @contextmanager
-    def drawing(self, target: Any, folder: Path, token: str) -> Iterator[Drawer]:
+    def drawing(self, target: Any, folder: Path, token: str) -> Iterator[Pooled]:
         """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
         with self.pool(ShardWorker, _maker(target)) as pool:
             yield Pooled(pool, folder.absolute(), token)
@@ -115,9 +184,13 @@ class Pooled:
         self.facts: Facts = pool.built
         self._pool, self._folder, self._token = pool, folder, token
 
-    def begin(self, asked: JobRequest) -> tuple[Config, Given]:
-        begun: tuple[Config, Given] = self._pool.run([asked])[0]
-        return begun
+    def begin(self, asked: JobRequest) -> Config:
+        config: Config = self._pool.run([asked])[0]
+        return config
+
+    def condition(self) -> Given:
+        condition: Given = self._pool.run([None])[0]
+        return condition
 
     def draw(
         self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
