@@ -211,9 +211,10 @@ def in_the_manifest_of_a_design(here: Path) -> None:
         {"asked": good["asked"] | {"chains": EVIL}},
         {EVIL: 1},
     ):
-        path.write_text(json.dumps(good | change))
-        run(["design", "--out", "out", "--resume"])
-        run(["design", "one.pdb", "--out", "out", "--resume", "--weights", "weights", "--num", "1"])
+        for data in (json.dumps(good | change).encode(), resealed(good | change)):
+            path.write_bytes(data)
+            run(["design", "--out", "out", "--resume"])
+            run(["design", "one.pdb", "--out", "out", "--resume", "--weights", "weights", "--num", "1"])
 
 
 CASES: dict[str, Callable[[Path], None]] = {
@@ -268,7 +269,7 @@ def test_a_line_of_progress_holds_no_more_than_words() -> None:
 def test_the_cases_can_fail(planted: str | None, here: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """With text as it came, as it once was, each of these finds it."""
     if planted:
-        for module in ("cli.saying", "cli.failing", "design.fasta", "show.terminal", "report", "jobs.job"):
+        for module in ("cli.saying", "cli.failing", "proteins.design.folder", "show.terminal", "report", "jobs.job"):
             monkeypatch.setattr(f"drawahead.{module}.printable", lambda text: text)
     found = []
     for name in ("name of a job: status", "as sampler", "as an argument", "as the nodes of a graph"):

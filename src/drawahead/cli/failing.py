@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 from drawahead.words import printable
@@ -42,3 +45,16 @@ def fail(message: str, status: int) -> int:
     """Say why on stderr, in one line. -> the exit status."""
     print(f"drawahead: {printable(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
     return status
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Say what the library warns of in a line each."""
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        fail(str(message), 0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = tell
+        yield

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 from drawahead import jobs
-from drawahead.cli.failing import INTERRUPTED, Stopped, fail
+from drawahead.cli.failing import INTERRUPTED, Stopped, warnings_told
 from drawahead.cli.names import setup
 from drawahead.cli.saying import say, say_json
 from drawahead.cli.shipped import SHIPPED, TargetOptions
@@ -47,8 +46,7 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if plan.remark and not (quiet or json):
         say(*plan.remark.splitlines())
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _tell
+        with warnings_told():
             job = jobs.draw(
                 folder,
                 plan.target,
@@ -75,11 +73,6 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
             say(*f"{job.report}{setup(plan.setup_seconds)}".splitlines())
         samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
         say(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
-
-
-def _tell(message: Warning | str, *_: object) -> None:
-    """A warning, in a line of its own."""
-    fail(str(message), 0)
 
 
 def _as_begun(target: str, asked: TargetOptions, job: Job) -> TargetOptions:
