@@ -25,6 +25,7 @@ from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import SHARDS, file_name
 from drawahead.jobs.store import Store
+from drawahead.jobs.workers import drawing
 from drawahead.oracles.tokens import TokenOracle
 from studies.scale.page import SOURCES, figure, values
 from studies.study import DOCS, Data, Stamp, Study, Watch
@@ -70,7 +71,7 @@ def timed(workers: int) -> Data:
         folder.mkdir()
         pool = da.RayWorkers(workers, least=workers, cpus=0.01, hedge=None)
         opened = Store.opened(folder, LAYOUT, resume=True)
-        with opened as store, pool.drawing(Sleepy, folder, store.token) as drawer:
+        with opened as store, drawing(pool, Sleepy, folder, store.token) as drawer:
             runner = JobRunner(store, asked(shards), drawer, False)
             began = time.perf_counter()
             runner.run(runner.missing())

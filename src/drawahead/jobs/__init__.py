@@ -40,12 +40,12 @@ nothing: whatever is wrong with a manifest or a shard is an `InputError`.
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 
+from drawahead.executors.actors import RayWorkers
 from drawahead.jobs.config import Config
 from drawahead.jobs.drawing import draw, mend
 from drawahead.jobs.export import export
 from drawahead.jobs.job import Job, read
 from drawahead.jobs.shards import Shard
-from drawahead.jobs.workers import RayWorkers
 from drawahead.samplers.record import SamplerRecord
 
 __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]

@@ -10,6 +10,7 @@ from typing import Any
 from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
+from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import shards
 from drawahead.jobs.job import Folder, Job, read
 from drawahead.jobs.manifest import LAYOUT
@@ -17,7 +18,7 @@ from drawahead.jobs.request import JobRequest, Model
 from drawahead.jobs.runner import Here, JobRunner
 from drawahead.jobs.shards import Shard
 from drawahead.jobs.store import Store
-from drawahead.jobs.workers import RayWorkers
+from drawahead.jobs.workers import drawing
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
@@ -106,7 +107,7 @@ def draw(
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        many = None if workers is None else opened.enter_context(workers.drawing(target, place, store.token))
+        many = None if workers is None else opened.enter_context(drawing(workers, target, place, store.token))
         runner = JobRunner(store, asked, many or Here(model), any_version)
         runner.run(runner.missing(), on_round, stop, show)
         return Job(place, runner.manifest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, final
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError, SamplingError
 from drawahead.executors import Replicas
-from drawahead.executors.actors import Actors, check_above, imported, initialise, most_workers
+from drawahead.executors.actors import RayWorkers
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import chain_of
 from drawahead.jobs import files, lock, shards
@@ -25,7 +25,7 @@ from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
 from drawahead.runner import Stop
 from drawahead.samplers import Sampler
-from drawahead.validate import short, whole
+from drawahead.validate import short
 
 Make = Callable[[], Any]
 """Builds the model: an oracle, a denoising target, a chain, or `Replicas` of one on several devices of the worker."""
@@ -93,87 +93,11 @@ def _left(drawn: Drawn, asked: DrawShard) -> Drawn:
     return replace(drawn, data=None, left=name)
 
 
-@final
-@dataclass(frozen=True)
-class RayWorkers:
-    """Workers of a Ray cluster that draw whole shards of a job: `da.jobs.draw(..., workers=da.RayWorkers(64, gpus=1))`.
-
-    They come and go: a worker that dies or hangs is replaced and its shard drawn again, a slow one's last shard is also
-    given to an idle one, and of two results one is kept. Workers that see the job's folder write their shards there;
-    from others the bytes are sent, and the process that asked writes them.
-
-    workers: how many; None: as many as the cluster has room for.
-    least: how many must be ready before the job begins; others join as they come.
-    cpus, gpus, resources: what Ray sets aside for each.
-    address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
-        machine, which ends with the call.
-    retries: how many workers may die over a shard, one after another, before the job stops. An error that the model
-        raises stops it at once.
-    hedge: a shard that takes so many times longer than others, with nothing left to begin, goes to an idle worker too.
-    timeout: seconds without a finished round after which a worker is taken for hung, and replaced; None: never.
-    start_timeout: seconds that the first workers may take until they have built the model.
-    """
-
-    workers: int | None = None
-    least: int = 1
-    cpus: float = 1.0
-    gpus: float = 0.0
-    resources: Mapping[str, float] | None = None
-    address: str | None = None
-    retries: int = 5
-    hedge: float | None = 3.0
-    timeout: float | None = 600.0
-    start_timeout: float = 600.0
-
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("workers", self.workers, 1)
-        whole("least", self.least, 1, self.workers)
-        whole("retries", self.retries, 0)
-        check_above("hedge", self.hedge, 1.0)
-        check_above("timeout", self.timeout, 0.0)
-        check_above("start_timeout", self.start_timeout, 0.0)
-
-    @contextmanager
-    def drawing(self, target: Any, folder: Path, token: str) -> Iterator[Pooled]:
-        """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
-        with self.pool(ShardWorker, _maker(target)) as pool:
-            yield Pooled(pool, folder.absolute(), token)
-
-    @contextmanager
-    def pool(self, kind: type, make: Callable[[], Any]) -> Iterator[Pool]:
-        """Workers of some class with `build`, which is given `make`, `evaluate` and `pulse`."""
-        ray = imported()
-        own = not ray.is_initialized()
-        if own:
-            initialise(ray, self.address)
-        try:
-            with self._workers(ray, kind, make) as pool:
-                yield pool
-        finally:
-            if own:
-                ray.shutdown()
-
-    @contextmanager
-    def _workers(self, ray: Any, kind: type, make: Callable[[], Any]) -> Iterator[Pool]:
-        needs = {"num_cpus": self.cpus, "num_gpus": self.gpus, "resources": dict(self.resources or {})}
-        actors = Actors(ray, kind, make, needs)
-        workers = self.workers or most_workers(ray, needs)
-        if not workers:
-            raise InputError(f"the cluster has no room for a worker ({actors.resources()}): ask for less for each")
-        pool = Pool(
-            actors,
-            workers,
-            retries=self.retries,
-            hedge=self.hedge,
-            timeout=self.timeout,
-            start_timeout=self.start_timeout,
-            least=self.least,
-        )
-        try:
-            yield pool
-        finally:
-            pool.close()
+@contextmanager
+def drawing(workers: RayWorkers, target: Any, folder: Path, token: str) -> Iterator[Pooled]:
+    """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
+    with workers.pool(ShardWorker, _maker(target)) as pool:
+        yield Pooled(pool, folder.absolute(), token)
 
 
 @final

@@ -11,8 +11,8 @@ from typing import Any, final
 import torch
 
 from drawahead.errors import DrawaheadError, InputError
+from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import files
-from drawahead.jobs.workers import RayWorkers
 from drawahead.proteins.design import sources
 from drawahead.proteins.design.batches import WORKER_BYTES, shared
 from drawahead.proteins.design.designer import Designer, DesignWorker, Group, Outcome
