@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -110,6 +111,22 @@ def test_weights_with_something_missing_or_wrong(change: Change, weights: Path, 
     with pytest.raises(InputError, match=r"bad\.pt.* is not a ProteinMPNN weight file") as caught:
         Weights.load(tmp_path / "bad.pt")
     assert "\n" not in str(caught.value)
+
+
+def test_files_by_any_name(weights: Path, tmp_path: Path) -> None:
+    """Each is read, or named as one that is not; what is no structure is passed over."""
+    home = tmp_path / "in"
+    home.mkdir()
+    text = as_pdb(peptide(6)).encode()
+    for name in ("A.PDB", "b.pdb1", "c.Ent", "d.pdb.GZ", "plain", "e.pdb12.gz"):
+        (home / name).write_bytes(gzip.compress(text) if name.lower().endswith(".gz") else text)
+    for name in ("f.bcif", "g.BCIF.gz", "notes.txt", "README", ".hidden.pdb", "h.pdb.bak"):
+        (home / name).write_bytes(b"notes\n")
+    (home / "a.d").mkdir()
+    job = design.run(tmp_path / "out", [home, home / "notes.txt"], Options(model=str(weights), num=1))
+    assert list(job.parts) == ["A", "b", "c", "d", "e", "plain"]
+    assert sorted(Path(name).name for name in job.failed) == ["f.bcif", "g.BCIF.gz", "notes.txt"]
+    assert "BinaryCIF is not read" in job.failed[str(home / "f.bcif")]
 
 
 CIF = """data_x

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from drawahead.errors import InputError
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.structures.atoms import SUFFIXES
 
 _FOLDERS = {"vanilla": "vanilla_model_weights", "soluble": "soluble_model_weights", "ca": "ca_model_weights"}
 _SUFFIX = ".pt"
+_ENDING = re.compile(r"\.(pdb[0-9]*|ent|cif|mmcif)(\.gz)?$", re.IGNORECASE)  # pdb1 and so on: biological assemblies
+_BINARY = re.compile(r"\.bcif(\.gz)?$", re.IGNORECASE)
+_BEGINS = re.compile(rb"\s*(HEADER|TITLE |COMPND|REMARK|CRYST1|MODEL |ATOM  |HETATM|data_)")
 
 
 def named(path: Path) -> str:
     """The name of the structure in a file: that of the file without its endings."""
-    stem = path.name.removesuffix(".gz")
-    return next((stem.removesuffix(suffix) for suffix in SUFFIXES if stem.lower().endswith(suffix)), stem)
+    ending = _ENDING.search(path.name)
+    return path.name[: ending.start()] if ending and ending.start() else path.name
 
 
 def find(paths: Sequence[str | Path]) -> tuple[dict[str, Path], dict[str, str]]:
@@ -29,11 +32,13 @@ def find(paths: Sequence[str | Path]) -> tuple[dict[str, Path], dict[str, str]]:
             files = sorted(file for file in path.iterdir() if _is_structure(file))
             if not files:
                 wrong[str(path)] = (
-                    f"the folder has no structures: files that end in {', '.join(SUFFIXES)}, or .gz of them"
+                    "the folder has no structures: files that end in .pdb, .ent, .cif or .mmcif, or .gz of them"
                 )
         for file in files:
             name = named(file)
-            if name in found:
+            if _BINARY.search(file.name):
+                wrong[str(file)] = "BinaryCIF is not read: give the mmCIF or PDB file of the structure"
+            elif name in found:
                 wrong[str(file)] = f"{found[name]} is called {name}, too: give one of them another name"
             else:
                 found[name] = file
@@ -43,7 +48,16 @@ def find(paths: Sequence[str | Path]) -> tuple[dict[str, Path], dict[str, str]]:
 
 
 def _is_structure(path: Path) -> bool:
-    return path.is_file() and path.name.lower().removesuffix(".gz").endswith(SUFFIXES) and not path.name.startswith(".")
+    """By its ending; a file without one if it begins as a structure does."""
+    if path.name.startswith(".") or not path.is_file():
+        return False
+    if path.suffix:
+        return bool(_ENDING.search(path.name) or _BINARY.search(path.name))
+    try:
+        with path.open("rb") as file:
+            return bool(_BEGINS.match(file.read(4096)))
+    except OSError:
+        return False
 
 
 def find_weights(asked: Options) -> Path:
