@@ -30,7 +30,7 @@ import drawahead as da
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.jobs import files, lock, store
-from drawahead.jobs.manifest import LAYOUT
+from drawahead.jobs.job import LAYOUT
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import Drawn, file_name

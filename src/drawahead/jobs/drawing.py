@@ -12,8 +12,7 @@ from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import shards
-from drawahead.jobs.job import Folder, Job, read
-from drawahead.jobs.manifest import LAYOUT
+from drawahead.jobs.job import LAYOUT, Folder, Job, read
 from drawahead.jobs.request import JobRequest, Model
 from drawahead.jobs.runner import Here, JobRunner
 from drawahead.jobs.shards import Shard

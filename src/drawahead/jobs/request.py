@@ -13,7 +13,7 @@ import torch
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
-from drawahead.jobs.manifest import Manifest
+from drawahead.jobs.job import Manifest
 from drawahead.oracles.condition import Given
 from drawahead.randomness import seed_from
 from drawahead.report import Report

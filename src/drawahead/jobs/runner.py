@@ -15,8 +15,7 @@ import torch
 from drawahead.errors import AnswerError, InputError, Interrupted, JobError, SamplingError
 from drawahead.jobs import lock, shards
 from drawahead.jobs.config import Config, Facts, versions
-from drawahead.jobs.job import no_report, sound
-from drawahead.jobs.manifest import FORMAT, JOURNAL, Manifest, read_manifest
+from drawahead.jobs.job import FORMAT, JOURNAL, Manifest, read_manifest, sound
 from drawahead.jobs.request import JobRequest, Model, OnRound
 from drawahead.jobs.shards import Drawn
 from drawahead.jobs.store import Status, Store
@@ -248,4 +247,4 @@ class JobRunner:
 
 def _nothing(config: Config) -> Result:
     values = torch.zeros(0, *config.shape, dtype=config.torch_dtype)
-    return Result(values, torch.zeros(0, dtype=torch.int64), no_report(config), complete=False)
+    return Result(values, torch.zeros(0, dtype=torch.int64), shards.no_report(config), complete=False)

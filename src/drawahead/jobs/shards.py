@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -14,11 +15,13 @@ from torch import Tensor
 
 from drawahead import validate
 from drawahead.errors import InputError
+from drawahead.history import History
 from drawahead.jobs import files
 from drawahead.jobs.config import Config
 from drawahead.jobs.store import SEAL
 from drawahead.oracles.condition import Given, fingerprint
 from drawahead.report import Report
+from drawahead.rounds.run import TRACED
 from drawahead.runner import Result
 from drawahead.validate import short
 
@@ -148,6 +151,50 @@ def report(shard: Shard) -> Report:
     for key in (SEAL, _JOB):
         about.pop(key, None)
     return Report.from_dict(about)
+
+
+def no_report(config: Config) -> Report:
+    """The report of a job of which nothing is drawn yet."""
+    written = config.sampler
+    return Report(
+        sampler=written.text,
+        choice=written.choice,
+        exact=written.sampler is not None and written.sampler.guarantee.exact,
+        seed=config.seed,
+        num_samples=0,
+        steps=config.steps,
+        rounds=0,
+        passes=0,
+        probes=written.probes,
+        rereads=0,
+        drafted=0,
+        accepted=0,
+        candidates=0,
+        seconds=0.0,
+        oracle_seconds=0.0,
+        history=History(),
+    )
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """The report of runs one after another, on consecutive samples."""
+    first = reports[0]
+    summed = ("num_samples", "rounds", "passes", "probes", "rereads", "drafted", "accepted", "candidates")
+    progress = {number: steps for report in reports for number, steps in report.progress.items() if number < TRACED}
+    rounds = torch.tensor([taken for report in reports for taken in report.sample_rounds], dtype=torch.int64)
+    return replace(
+        first,
+        **{name: sum(getattr(report, name) for report in reports) for name in summed},
+        exact=all(report.exact for report in reports),
+        history=History(
+            [width for report in reports for width in report.widths],
+            [committed for report in reports for committed in report.committed],
+            [drafts for report in reports for drafts in report.drafts],
+            [kept for report in reports for kept in report.kept],
+            [(torch.arange(len(rounds)), rounds)],
+            progress,
+        ),
+    )
 
 
 def encoded_condition(condition: Given) -> bytes:
