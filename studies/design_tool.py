@@ -34,7 +34,7 @@ from drawahead.errors import InputError
 from drawahead.proteins.design import Job, Options
 from drawahead.proteins.design import run as run_tool
 from drawahead.proteins.design import sources as files_of
-from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.design.sources import find_weights
 from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import read_structure
 from drawahead.proteins.ties import symmetric

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 import drawahead as da
 from drawahead import design
 from drawahead.cli.app import app, run
-from drawahead.jobs import lock, status
+from drawahead.jobs import lock, store
 from drawahead.proteins.design import Options
 from drawahead.proteins.structures.files import made_up_backbone
 from drawahead.show.progress import line
 from drawahead.words import cell, printable
 from tests.design.structures import as_pdb, peptide, save_weights
 from tests.fuzz.fuzzing import fuzzed
-from tests.jobs.forging import forged, told
+from tests.jobs.forging import forged, resealed, told
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\n>fake\ndrawahead: done\x7f\u2028x"
 NAME = EVIL.replace("/", "")
@@ -91,17 +91,15 @@ def as_sampler(here: Path) -> None:
 def as_keys_of_the_manifest(here: Path) -> None:
     draw(here / "job")
     path = here / "job/manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {EVIL: 1}))
-    run(["status", "job"])
+    for data in (json.dumps(found := json.loads(path.read_text()) | {EVIL: 1}).encode(), resealed(found)):
+        path.write_bytes(data)
+        run(["status", "job"])
 
 
 def as_the_error_that_stopped_a_job(here: Path) -> None:
     draw(here / "job", num=3)
     (here / "job/shards/000001.safetensors").unlink()
-    forged_lines = json.loads((here / "job/manifest.json").read_text())
-    del forged_lines["shards"][1:], forged_lines["sha256"]
-    (here / "job/manifest.json").write_text(json.dumps(forged_lines))
-    status.Status(here / "job", 0).tell(1, {}, EVIL, last=True)
+    store.Status(here / "job", 0).tell(1, {}, EVIL, last=True)
     run(["status", "job"])
 
 
@@ -109,7 +107,7 @@ def as_the_note_of_a_worker(here: Path) -> None:
     as_the_error_that_stopped_a_job(here)
     with lock.locked(here / "job"):
         workers = {"workers": EVIL, "ready": EVIL, "replaced": EVIL, "note": EVIL}
-        status.Status(here / "job", 0).tell(1, workers, "", last=False)
+        store.Status(here / "job", 0).tell(1, workers, "", last=False)
         run(["status", "job"])
 
 
@@ -215,9 +213,10 @@ def in_the_manifest_of_a_design(here: Path) -> None:
         {"asked": good["asked"] | {"chains": EVIL}},
         {EVIL: 1},
     ):
-        path.write_text(json.dumps(good | change))
-        run(["design", "--out", "out", "--resume"])
-        run(["design", "one.pdb", "--out", "out", "--resume", "--weights", "weights", "--num", "1"])
+        for data in (json.dumps(good | change).encode(), resealed(good | change)):
+            path.write_bytes(data)
+            run(["design", "--out", "out", "--resume"])
+            run(["design", "one.pdb", "--out", "out", "--resume", "--weights", "weights", "--num", "1"])
 
 
 CASES: dict[str, Callable[[Path], None]] = {
@@ -316,7 +315,7 @@ def test_a_line_of_progress_holds_no_more_than_words() -> None:
 def test_the_cases_can_fail(planted: str | None, here: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """With text as it came, as it once was, each of these finds it."""
     if planted:
-        for module in ("cli.saying", "design.fasta", "show.terminal", "report", "jobs.job"):
+        for module in ("cli.saying", "proteins.design.folder", "show.terminal", "report", "jobs.job"):
             monkeypatch.setattr(f"drawahead.{module}.printable", lambda text: text)
     found = []
     for name in ("name of a job: status", "as sampler", "as an argument", "as the nodes of a graph"):

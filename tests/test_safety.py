@@ -19,7 +19,7 @@ from drawahead.cli.app import run
 from drawahead.proteins.mpnn.model import Weights
 from tests.design.structures import save_weights
 from tests.fuzz.fuzzing import fuzzed
-from tests.jobs.forging import forged
+from tests.jobs.forging import forged, old, sealed
 from tests.test_docs import STAND_INS
 
 SOURCE = Path(da.__file__).parent
@@ -206,6 +206,9 @@ def test_links_in_a_job_folder_lead_nowhere(name: str, link: str, tmp_path: Path
     (folder / name).symlink_to(outside) if link == "symbolic" else (folder / name).hardlink_to(outside)
     if name.endswith(".tmp"):
         draw(folder, resume=True)
+    elif name.startswith("shards/"):
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            assert draw(folder, resume=True).complete and not (folder / name).is_symlink()
     else:
         with pytest.raises(da.DrawaheadError):
             draw(folder, resume=True)
@@ -251,13 +254,32 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_names_in_a_manifest_are_those_it_must_have(name: str, tmp_path: Path) -> None:
+def test_names_in_a_manifest_lead_nowhere(name: str, tmp_path: Path) -> None:
+    """Those of earlier versions list shards, which must have the names they have; ours name files of theirs alone."""
+    old("sealed", tmp_path / "old")
+    sealed(tmp_path / "old", lambda told: told["shards"][0].update(file=name))
+    with pytest.raises(da.InputError, match="the file of a shard must be"):
+        da.jobs.read(tmp_path / "old")
+    draw(tmp_path / "job")
+    sealed(tmp_path / "job", lambda told: told["records"].update({name: "0" * 64}))
+    if len(name) <= 100:
+        da.jobs.read(tmp_path / "job").verify()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "0.safetensors",
+        "0000000.safetensors",
+        "\u0660\u0660\u0660\u0660\u0660\u0660.safetensors",
+        "-00001.safetensors",
+        "1e3.safetensors",
+    ],
+)
+def test_files_with_other_names_are_no_shards(name: str, tmp_path: Path) -> None:
     draw(tmp_path)
-    told = json.loads((tmp_path / "manifest.json").read_text())
-    told["shards"][0]["file"] = name
-    (tmp_path / "manifest.json").write_text(json.dumps(told))
-    with pytest.raises(da.InputError, match="the file of shard 0 must be"):
-        da.jobs.read(tmp_path)
+    (tmp_path / "shards" / "000001.safetensors").rename(tmp_path / "shards" / name)
+    assert da.jobs.read(tmp_path).finished == 2 and draw(tmp_path, resume=True).complete
 
 
 def test_a_manifest_cannot_make_a_page_build_something_huge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

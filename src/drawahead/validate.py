@@ -94,7 +94,7 @@ def as_float64(name: str, value: object, device: torch.device | str | None = Non
         if isinstance(value, Tensor | numpy.ndarray) and torch.as_tensor(value).is_complex():
             raise TypeError("they are complex")
         given = torch.as_tensor(value, dtype=torch.float64, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"{name} must be a rectangular array of numbers: {str(error)[:200]}") from None
     if finite and not bool(given.isfinite().all()):
         raise InputError(f"{name} must be finite numbers; look for NaN or infinity in it")

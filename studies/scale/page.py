@@ -93,14 +93,9 @@ def _shards(found: Row) -> dict[str, str]:
 
 
 def _million(found: Row) -> dict[str, str]:
-    each = found["bytes"] / found["shards"]
     return {
         "million_shards": f"{found['shards']:,}",
-        "line_bytes": f"{each:.0f}",
-        "journal_mb": f"{found['bytes'] / 1e6:.0f}",
-        "note_ms": f"{found['note_ms']:.1f}",
-        "together": str(found["together"]),
-        "noted_per_second": f"{found['noted_per_second']:,.0f}",
+        "write_ms": f"{found['write_ms']:.1f}",
         "read_seconds": f"{found['read_seconds']:.0f}",
         "read_gb": f"{found['read_bytes'] / 1e9:.1f}",
     }

@@ -19,11 +19,13 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.jobs import journal, lock, manifest
 from drawahead.jobs.config import Config
-from drawahead.jobs.manifest import Manifest, Shard
+from drawahead.jobs.job import LAYOUT, Manifest
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
+from drawahead.jobs.shards import SHARDS, file_name
+from drawahead.jobs.store import Store
+from drawahead.jobs.workers import drawing
 from drawahead.oracles.tokens import TokenOracle
 from studies.scale.page import SOURCES, figure, values
 from studies.study import DOCS, Data, Stamp, Study, Watch
@@ -32,7 +34,7 @@ WORKERS = (1, 2, 4, 8, 16)
 LATENCY, EACH = 0.010, 0.002  # seconds: for a batch, and for every item of it
 STEPS, SAMPLES = 32, 64  # of a sample, and of a shard
 EACH_WORKER = 4  # shards
-MILLION, TOGETHER, SINGLE = 10**6, 100, 300
+MILLION, SINGLE = 10**6, 300
 
 
 class Sleepy(TokenOracle):
@@ -68,10 +70,11 @@ def timed(workers: int) -> Data:
         folder = Path(name) / "job"
         folder.mkdir()
         pool = da.RayWorkers(workers, least=workers, cpus=0.01, hedge=None)
-        with lock.locked(folder) as token, pool.drawing(Sleepy, folder, token) as drawer:
-            runner = JobRunner(folder, asked(shards), drawer, False, token)
+        opened = Store.opened(folder, LAYOUT, resume=True)
+        with opened as store, drawing(pool, Sleepy, folder, store.token) as drawer:
+            runner = JobRunner(store, asked(shards), drawer, False)
             began = time.perf_counter()
-            runner.run(None, None, None)
+            runner.run(runner.missing())
             seconds = time.perf_counter() - began
         job = da.jobs.read(folder)
     same = [shard.sha256 for shard in job.shards] == [shard.sha256 for shard in alone.shards]
@@ -89,36 +92,23 @@ def shard_seconds() -> float:
     return STEPS * (LATENCY + EACH * SAMPLES)
 
 
-def told(index: int) -> Shard:
-    """A shard that nobody has drawn."""
-    report = manifest.totals([dict.fromkeys(manifest.COUNTS, 123_456) | dict.fromkeys(manifest.SECONDS, 31.234567)])
-    return Shard(manifest.file_name(index), index * 1000, 1000, 67_108_864, f"{index:064x}", report)
-
-
 def million(folder: Path) -> Data:
-    """The journal of a job of a million shards: written, and read in a process of its own."""
+    """A folder with the files of a million shards: made, and read in a process of its own."""
     sampler = da.jobs.SamplerRecord(repr(da.Sequential()), da.Sequential())
     config = Config("million", {}, MILLION * 1000, 0, sampler, 1000, "cpu", None, 1024, None, 32, (32,), "int64")
     versions = {"drawahead": da.__version__, "torch": torch.__version__, "python": "3", "shard": 0}
-    Manifest(config, "now", [versions]).write(folder)
-    began = time.perf_counter()
-    for index in range(SINGLE):
-        journal.note(folder, [told(index)])
-    single = (time.perf_counter() - began) / SINGLE
-    began = time.perf_counter()
-    for first in range(SINGLE, MILLION, TOGETHER):
-        journal.note(folder, [told(index) for index in range(first, min(first + TOGETHER, MILLION))])
-    together = time.perf_counter() - began
+    with Store.opened(folder, LAYOUT, resume=False) as store:
+        store.make(SHARDS)
+        Manifest(config, "now", [versions]).write(store)
+        began = time.perf_counter()
+        for index in range(SINGLE):
+            store.write(store.part(file_name(index)), b"")
+        single = (time.perf_counter() - began) / SINGLE
+        for index in range(SINGLE, MILLION):
+            store.part(file_name(index)).touch()
     reading = [sys.executable, "-m", "studies.scale.workers", str(folder)]
     found = json.loads(subprocess.run(reading, capture_output=True, text=True, check=True).stdout)
-    return {
-        "shards": MILLION,
-        "bytes": (folder / journal.NAME).stat().st_size,
-        "note_ms": single * 1e3,
-        "together": TOGETHER,
-        "noted_per_second": (MILLION - SINGLE) / together,
-        **found,
-    }
+    return {"shards": MILLION, "write_ms": single * 1e3, **found}
 
 
 def read(folder: Path) -> Data:

@@ -29,6 +29,7 @@ from drawahead.proteins.design.tables import read_tables
 from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
 from drawahead.proteins.structures.files import read_structure
 from tests.design.structures import folder_of, save_weights
+from tests.jobs.forging import resealed
 
 # Headers as the README of ProteinMPNN shows them, and what scripts look for in them.
 PUBLISHED = (
@@ -321,7 +322,7 @@ def test_a_job_that_is_stopped_goes_on_where_it_was(
     told = capsys.readouterr().err
     assert "interrupted; 2 structures are kept" in told and "--resume" in told
     monkeypatch.setattr(designer, "draw", real)
-    assert run(command) == 1 and "--resume it" in capsys.readouterr().err
+    assert run(command) == 1 and "resume it" in capsys.readouterr().err
     assert run([*command, "--seed", "4", "--resume"]) == 1 and "begun with seed 3, not 4" in capsys.readouterr().err
     before = (tmp_path / "out" / "parts" / "gap.json").stat().st_mtime_ns
     assert run(["design", "--out", str(tmp_path / "out"), "--resume", "--quiet"]) == 0
@@ -349,13 +350,107 @@ def test_a_job_with_files_is_resumed_from_anywhere(
     assert run(["design", "--out", str(tmp_path / "out"), "--resume", "--quiet"]) == 1
 
 
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def flipped(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+
+
+def of_wrong_types(path: Path) -> None:
+    """What a part holds, with a checksum that agrees."""
+    if path.suffix != ".json":
+        return path.unlink()
+    part = json.loads(path.read_text())
+    part["part"]["designed"][0]["score"] = "0.5"
+    path.write_bytes(resealed({"format": 2} | part))
+    return None
+
+
+def foreign(path: Path) -> None:
+    if path.suffix != ".json":
+        return path.write_text("")
+    path.write_bytes(resealed({"format": 2} | json.loads(path.read_text()) | {"job": "0" * 64}))
+    return None
+
+
+DAMAGES: list[Callable[[Path], object]] = [lambda path: path.write_text("{"), flipped, of_wrong_types, foreign]
+
+
+def test_every_bit_of_the_manifest_counts(tmp_path: Path, structures: Path, weights: Path) -> None:
+    design.run(tmp_path / "out", [structures / "one.pdb"], asked(weights))
+    path = tmp_path / "out" / "design.json"
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 3):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(InputError, match="the manifest"):
+            settings(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"asked": []},
+        {"asked": {"num": "2"}},
+        {"asked": {"temperature": [[0.1]]}},
+        {"asked": {"temperature": {}}},
+        {"asked": {"dtype": "load"}},
+        {"asked": {"seed": 1.5}},
+        {"structures": "one"},
+        {"structures": None},
+        {"records": []},
+        {"format": "2"},
+    ],
+    ids=str,
+)
+def test_a_manifest_with_wrong_types_is_refused(
+    change: dict[str, Any], tmp_path: Path, structures: Path, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    design.run(tmp_path / "out", [structures / "one.pdb"], asked(weights))
+    path = tmp_path / "out" / "design.json"
+    path.write_bytes(resealed(json.loads(path.read_text()) | change))
+    assert run(["design", "--out", str(tmp_path / "out"), "--resume"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_folders_of_earlier_versions_are_resumed(tmp_path: Path, structures: Path, weights: Path) -> None:
+    """They had no checksums: what can be read is kept, and from then on it has one."""
+    first = design.run(tmp_path / "out", [structures], asked(weights))
+    whole = bytes_of(tmp_path / "out")
+    manifest = json.loads(whole["design.json"])
+    for key in ("sha256", "format", "records"):
+        del manifest[key]
+    (tmp_path / "out" / "design.json").write_text(json.dumps(manifest))
+    for name in ("gap", "one", "two"):
+        path = tmp_path / "out" / "parts" / f"{name}.json"
+        path.write_text(json.dumps(json.loads(path.read_text())["part"]))
+    (tmp_path / "out" / "parts" / "two.json").write_text('{"native": 3}')
+    (tmp_path / "out" / "parts" / "three.json").unlink()
+    with pytest.warns(RuntimeWarning, match=r"drawn again: two\.json"):
+        again = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
+    assert again.parts == first.parts and again.standing.earlier == 2
+    now = bytes_of(tmp_path / "out")
+    assert {name for name in whole if now[name] != whole[name]} == {"design.json", "parts/gap.json", "parts/one.json"}
+    flipped(tmp_path / "out" / "parts" / "gap.json")
+    with pytest.warns(RuntimeWarning, match=r"drawn again: gap\.json"):
+        design.run(tmp_path / "out", [structures], asked(weights), resume=True)
+    assert bytes_of(tmp_path / "out")["parts/gap.json"] == whole["parts/gap.json"]
+
+
 def test_a_damaged_part_is_drawn_again_and_a_changed_file_refused(
     tmp_path: Path, structures: Path, weights: Path
 ) -> None:
     first = design.run(tmp_path / "out", [structures], asked(weights))
-    (tmp_path / "out" / "parts" / "one.json").write_text("{")
-    again = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
-    assert again.parts == first.parts
+    before = bytes_of(tmp_path / "out")
+    for damage in DAMAGES:
+        for name in ("parts/one.json", "seqs/two.fa", "designs.csv"):
+            damage(tmp_path / "out" / name)
+        with pytest.warns(RuntimeWarning, match=r"damaged in .*out, and drawn again: one\.json"):
+            again = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
+        assert again.parts == first.parts and bytes_of(tmp_path / "out") == before
     (structures / "one.pdb").write_text((structures / "two.pdb").read_text())
     third = design.run(tmp_path / "out", [structures], asked(weights), resume=True)
     assert "has changed" in third.failed["one"] and len(third.parts) == 3

@@ -16,8 +16,7 @@ from drawahead import AnswerError, InputError
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import cut, joined, parted
-from drawahead.executors.wire import Packed
-from drawahead.executors.worker import Worker
+from drawahead.executors.wire import Packed, Worker
 from drawahead.rounds.threads import Query
 from tests.executors.troubled import small
 

@@ -15,8 +15,7 @@ import drawahead as da
 from drawahead import Local
 from drawahead.chains import Chain
 from drawahead.executors.shards import cut
-from drawahead.executors.wire import Packed
-from drawahead.executors.worker import Worker
+from drawahead.executors.wire import Packed, Worker
 from drawahead.rounds.threads import Query
 from tests.executors.troubled import cube
 from tests.instances import SMALL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import json
 import struct
 import tempfile
@@ -18,8 +17,9 @@ from hypothesis import strategies as st
 import drawahead as da
 from drawahead import jobs, show
 from drawahead.cli.app import run
-from drawahead.jobs.manifest import sealed
+from drawahead.jobs.files import BLANK, seal
 from tests.fuzz.fuzzing import fuzzed, only_our_errors
+from tests.jobs.forging import OLD, resealed, told
 
 TARGET = da.targets.Pairs(4)
 Files = dict[str, bytes]
@@ -141,31 +141,42 @@ def damaged(data: bytes, draw: st.DataObject) -> bytes:
     )
 
 
-def with_shard(files: Files, shard: bytes) -> Files:
-    """The first shard replaced, and the manifest made to agree with it."""
-    manifest = json.loads(files["manifest.json"])
-    manifest["shards"][0] |= {"bytes": len(shard), "sha256": hashlib.sha256(shard).hexdigest()}
-    return {**files, "manifest.json": json.dumps(sealed(manifest)).encode(), "shards/000000.safetensors": shard}
+def with_shard(shard: bytes) -> Files:
+    """The first shard replaced."""
+    return {**good(), "shards/000000.safetensors": shard}
 
 
 def headed(data: st.DataObject) -> Files:
-    """One thing changed in the head of a shard."""
+    """One thing changed in the head of a shard, and its checksum made to agree."""
     shard = good()["shards/000000.safetensors"]
     (length,) = struct.unpack("<Q", shard[:8])
     head = json.loads(shard[8 : 8 + length])
-    head["__metadata__"]["report"] = json.loads(head["__metadata__"]["report"])
+    head["__metadata__"]["report"] = json.loads(head["__metadata__"]["report"]) | {"sha256": BLANK}
     head = changed(head, data)
     if isinstance(head.get("__metadata__"), dict) and "report" in head["__metadata__"]:
         head["__metadata__"]["report"] = json.dumps(head["__metadata__"]["report"])
     text = json.dumps(head).encode()
-    return with_shard(good(), struct.pack("<Q", len(text)) + text + shard[8 + length :])
+    return with_shard(seal(struct.pack("<Q", len(text)) + text + shard[8 + length :]))
 
 
-def told(data: st.DataObject) -> Files:
+def edited(data: st.DataObject) -> Files:
     """One thing changed in the manifest."""
     tree = changed(json.loads(good()["manifest.json"]), data)
-    tree = sealed(tree) if data.draw(st.booleans(), "sealed") else tree
-    return {**good(), "manifest.json": json.dumps(tree).encode()}
+    sealed = data.draw(st.booleans(), "sealed")
+    return {**good(), "manifest.json": resealed(tree) if sealed else json.dumps(tree).encode()}
+
+
+def edited_of_old(data: st.DataObject) -> Files:
+    """One thing changed in a manifest or a journal of format 1."""
+    home = OLD / "journal"
+    files = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    manifest = json.loads(files["manifest.json"])
+    line = json.loads(files["journal.jsonl"].splitlines()[0])
+    if data.draw(st.booleans(), "manifest"):
+        files["manifest.json"] = resealed(changed({**manifest, "sha256": ""}, data))
+    else:
+        files["journal.jsonl"] = json.dumps(changed(line, data)).encode() + b"\n"
+    return files
 
 
 def broken(data: st.DataObject) -> Files:
@@ -175,8 +186,10 @@ def broken(data: st.DataObject) -> Files:
 
 
 def broken_shard(data: st.DataObject) -> Files:
-    """A damaged shard that the manifest agrees with."""
-    return with_shard(good(), damaged(good()["shards/000000.safetensors"], data))
+    """A damaged shard whose checksum agrees, if it still has one."""
+    blank = told(good()["shards/000000.safetensors"], drafted=0)
+    digest = json.loads(json.loads(blank[8:].split(b"}}")[0] + b"}}")["__metadata__"]["report"])["sha256"]
+    return with_shard(seal(damaged(blank.replace(digest.encode(), BLANK.encode(), 1), data)))
 
 
 def anything(data: st.DataObject) -> Files:
@@ -185,7 +198,7 @@ def anything(data: st.DataObject) -> Files:
     return {**good(), "manifest.json": text}
 
 
-FOLDERS = st.sampled_from([headed, told, told, broken, broken_shard, anything])
+FOLDERS = st.sampled_from([headed, edited, edited, edited_of_old, broken, broken_shard, anything])
 
 
 def test_the_folder_is_good() -> None:

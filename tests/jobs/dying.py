@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 
 import drawahead as da
-from drawahead.jobs import files, model, runner
-from drawahead.jobs.model import Drawn
+from drawahead.jobs import files, runner
+from drawahead.jobs.request import Model
+from drawahead.jobs.shards import Drawn, file_name
 
 NUM, SHARD = 120, 8
 FEW, FEW_SHARD = 7, 4
@@ -55,7 +56,7 @@ def life(work: Callable[[], object], seconds: float | None) -> bool:
 
 
 def seen(folder: Path) -> dict[str, str]:
-    """What the manifest tells of, after it was compared with the files."""
+    """What is finished, after its checksums were compared."""
     if not (folder / "manifest.json").exists():
         return {}
     job = da.jobs.read(folder)
@@ -88,15 +89,15 @@ def at_random(kills: int, seed: int, folder: Path) -> dict[str, int]:
 def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]:
     """Draw a job in lives cut short. Shards that are begun leave lines in a log. -> kills, lives with progress."""
     log = folder.with_suffix(".log")
-    sample = model.sample
+    shard = Model.shard
 
-    def logged(*args: object, **given: object) -> object:
+    def logged(self: Model, config: object, sampler: object, index: int, *rest: object) -> object:
         with log.open("a") as file:
-            file.write(f"{given['first']}\n")
-        return sample(*args, **given)  # type: ignore[arg-type]
+            file.write(f"{index}\n")
+        return shard(self, config, sampler, index, *rest)  # type: ignore[arg-type]
 
     def work() -> None:
-        model.sample = logged  # type: ignore[assignment]
+        Model.shard = logged  # type: ignore[method-assign,assignment]
         draw(folder, NUM, SHARD)
 
     before: dict[str, str] = {}
@@ -191,19 +192,10 @@ def write_in_place(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def journal_first(self: runner.JobRunner, drawn: Sequence[Drawn]) -> None:
-    """A mutant: the journal tells of a shard that is not there yet."""
-    write, later = files.write, []
-    files.write = lambda path, data: later.append((path, data)) if "shards" in path.parts else write(path, data)
-    try:
-        keep(self, drawn)
-    finally:
-        files.write = write
-    for path, data in later:
-        write(path, data)
-
-
-keep = runner.JobRunner._keep
+def named_first(self: runner.JobRunner, drawn: Sequence[Drawn]) -> None:
+    """A mutant: a shard has its name before it is whole."""
+    for each in drawn:
+        write_in_place(self.folder / "shards" / file_name(each.index), each.data or b"")
 
 
 def verdict(folder: Path) -> str:
@@ -221,6 +213,6 @@ if __name__ == "__main__":
     found: dict[str, object] = {"random": at_random(kills, kills, where), "points": verdict(where / "points")}
     write, files.write = files.write, write_in_place
     found["write_in_place"] = verdict(where / "write_in_place")
-    files.write, runner.JobRunner._keep = write, journal_first  # type: ignore[method-assign]
-    found["journal_first"] = verdict(where / "journal_first")
+    files.write, runner.JobRunner._keep = write, named_first  # type: ignore[method-assign]
+    found["named_first"] = verdict(where / "named_first")
     sys.stdout.write(json.dumps(found))

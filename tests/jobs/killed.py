@@ -29,12 +29,12 @@ import torch
 import drawahead as da
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
-from drawahead.jobs import files, journal, lock
-from drawahead.jobs.model import Drawn
+from drawahead.jobs import files, lock, store
+from drawahead.jobs.job import LAYOUT
 from drawahead.jobs.request import JobRequest
 from drawahead.jobs.runner import JobRunner
-from drawahead.jobs.worker import DrawShard, ShardWorker
-from drawahead.jobs.workers import Pooled
+from drawahead.jobs.shards import Drawn, file_name
+from drawahead.jobs.workers import DrawShard, Pooled, ShardWorker
 
 NUM, SHARD = 160, 8
 WORKERS = 3
@@ -136,13 +136,13 @@ class Forked:
 
 def draw(folder: Path, backend: Forked, **settings: Any) -> Pool:
     """Draw what is missing of the job. -> the pool, closed."""
-    folder.mkdir(exist_ok=True)
-    asked = JobRequest("killed", {}, NUM, da.Coupled(window=3), 7, SHARD, None, None, None)
+    asked = JobRequest("killed", {}, NUM, da.Coupled(window=3), 7, SHARD)
     given = {"retries": 1000, "hedge": None, "timeout": 60.0, "start_timeout": 60.0, "least": 1, **settings}
     pool = Pool(backend, WORKERS, **given)
     try:
-        with lock.locked(folder) as token:
-            JobRunner(folder, asked, Pooled(pool, folder, token), False, token).run(None, None, None)
+        with store.Store.opened(folder, LAYOUT, resume=True) as opened:
+            runner = JobRunner(opened, asked, Pooled(pool, folder, opened.token), False)
+            runner.run(runner.missing())
     finally:
         pool.close()
     return pool
@@ -263,10 +263,10 @@ def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     return {"jobs": 2}
 
 
-def noted_first(self: JobRunner, drawn: Sequence[Drawn]) -> None:
-    """A mutant: the journal tells of shards before they have their names; how long before, the killer decides."""
-    if drawn:
-        journal.note(self.folder, [self._shard(each) for each in drawn], self.config)
+def named_first(self: JobRunner, drawn: Sequence[Drawn]) -> None:
+    """A mutant: shards have their names before they are whole; how long before, the killer decides."""
+    for each in drawn:
+        (self.folder / "shards" / file_name(each.index)).touch()
         time.sleep(1e6)
     keep(self, drawn)
 
@@ -294,7 +294,7 @@ if __name__ == "__main__":
         "hangs": one_hangs(where, alone),
         "full": disk_full(where, alone),
     }
-    JobRunner._keep = noted_first  # type: ignore[method-assign]
+    JobRunner._keep = named_first  # type: ignore[method-assign]
     (where / "mutant").mkdir()
-    found["noted_first"] = verdict(lambda: head_killed(50, where / "mutant", alone))
+    found["named_first"] = verdict(lambda: head_killed(50, where / "mutant", alone))
     sys.stdout.write(json.dumps(found))

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.jobs import manifest
 from drawahead.oracles.tokens import HIDDEN
-from tests.jobs.forging import aged, sealed
+from tests.jobs.forging import old, sealed
 
 NUM, SIZE = 6, 2
+MANIFEST = "manifest.json"
 Case = Callable[[Path], None]
 REQUEST: dict[str, Any] = {
     "num_samples": NUM,
@@ -200,13 +200,12 @@ EDITS: dict[str, Callable[[Any], Any]] = {
     "chain/law_dtype": lambda dtype: "torch.float32",
     "created": lambda created: "1970-01-01T00:00:00+00:00",
     "versions/0/torch": lambda version: "1.0",
-    "report/rounds": lambda rounds: rounds + 1,
-    "shards/0/bytes": lambda size: size + 1,
-    "shards/0/sha256": lambda digest: "0" * 64,
-    "shards/0/report/rounds": lambda rounds: rounds + 1,
+    "seconds": lambda seconds: seconds + 1,
+    "oracle_seconds": lambda seconds: seconds + 1,
+    "records": lambda records: {"000000.safetensors": "0" * 64},
 }
 """How each value of a manifest is edited."""
-HARMLESS = ("created", "report/rounds", "shards/0/report/rounds", "sampler/choice", "versions/0/torch")
+HARMLESS = ("created", "seconds", "oracle_seconds", "records", "sampler/choice", "versions/0/torch")
 """Those that decide no sample, nor say which there are: with a checksum that agrees they may be what they like."""
 
 
@@ -223,40 +222,41 @@ def edit_of(what: str) -> Callable[[Any], None]:
 
 def as_told(folder: Path) -> dict[str, Any]:
     """What the manifest says was asked for: whoever resumes a job by what it tells asks for that."""
-    found = json.loads((folder / manifest.NAME).read_text())
+    found = json.loads((folder / MANIFEST).read_text())
     asked = {key: found[key] for key in ("seed", "shard_size", "max_batch_size", "max_live", "graphs")}
     sampler = found["sampler"]["kind"]["settings"]["window"]
     asked |= {"num_samples": found["num"], **found["target"], "sampler": da.Coupled(window=sampler)}
     return asked
 
 
-def edited(what: str, agreeing: bool, old: bool = False) -> Case:
+def edited(what: str, agreeing: bool, earlier: bool = False) -> Case:
     """The manifest is edited: by hand, or by somebody who makes its checksum agree; in a folder of an earlier version,
     there is none."""
 
     def case(folder: Path) -> None:
-        draw(folder, tokens(), shards=2)
-        if old:
-            aged(folder)
-        text = (folder / manifest.NAME).read_text()
-        if agreeing or old:
+        if earlier:
+            old("unsealed", folder)
+        else:
+            draw(folder, tokens(), shards=2)
+        text = (folder / MANIFEST).read_text()
+        if agreeing or earlier:
             sealed(folder, edit_of(what))
         else:
             found = json.loads(text)
             edit_of(what)(found)
-            (folder / manifest.NAME).write_text(json.dumps(found))
+            (folder / MANIFEST).write_text(json.dumps(found))
         before = bytes_of(folder)
-        if what in HARMLESS and (agreeing or old):
+        if what in HARMLESS and (agreeing or earlier):
             draw(folder, tokens(), any_version=True)
         else:
             with refused():
-                draw(folder, tokens(), **as_told(folder))
+                draw(folder, tokens(), **as_told(folder), any_version=True)
             with refused():
                 da.jobs.read(folder).verify()
             assert bytes_of(folder) == before
-            (folder / manifest.NAME).write_text(text)
-            draw(folder, tokens())
-        if not old:
+            (folder / MANIFEST).write_text(text)
+            draw(folder, tokens(), any_version=True)
+        if not earlier:
             assert_as_fresh(folder, tokens())
         assert torch.equal(da.jobs.read(folder).samples(), draw(folder.with_name("again"), tokens()).samples())
 
@@ -294,27 +294,23 @@ def moved(folder: Path) -> None:
 
 
 def foreign_lines(folder: Path) -> None:
-    """What another job has left behind in the journal and among the shards is not ours."""
-    other = folder.with_name("other")
-    draw(other, tokens(), seed=99)
-    draw(folder, tokens(), shards=1)
-    theirs = da.jobs.read(other)
-    da.jobs.journal.note(folder, theirs.shards[1:], theirs.config)
-    for shard in theirs.shards[1:]:
-        shutil.copy(other / "shards" / shard.file, folder / "shards" / shard.file)
-    assert da.jobs.read(folder).finished == SIZE
-    draw(folder, tokens())
-    assert_as_fresh(folder, tokens())
+    """What another job has left behind in the journal of an earlier version is not ours."""
+    old("journal", folder)
+    journal = folder / "journal.jsonl"
+    line = json.loads(journal.read_text().splitlines()[0])
+    foreign = line | {"file": "000000.safetensors", "first": 0, "sha256": "0" * 64, "job": "1" * 64}
+    journal.write_text("".join(json.dumps(each) + "\n" for each in (line, foreign)))
+    assert da.jobs.read(folder).damaged() == []
+    draw(folder, tokens(), any_version=True)
+    assert torch.equal(da.jobs.read(folder).samples(), draw(folder.with_name("again"), tokens()).samples())
 
 
 def foreign_shard(folder: Path) -> None:
-    """A manifest that tells of a shard of another job, checksums and all, is not believed."""
+    """A shard of another job, whole as it is, is not ours: neither to use nor to draw again."""
     other = folder.with_name("other")
     draw(other, tokens(), seed=99)
     draw(folder, tokens())
-    theirs = json.loads((other / manifest.NAME).read_text())["shards"][1]
-    shutil.copy(other / "shards" / theirs["file"], folder / "shards" / theirs["file"])
-    sealed(folder, lambda found: found["shards"].__setitem__(1, theirs))
+    shutil.copy(other / "shards" / "000001.safetensors", folder / "shards")
     before = bytes_of(folder)
     for use in (lambda: draw(folder, tokens()), da.jobs.read(folder).verify, lambda: da.jobs.mend(folder, tokens())):
         with refused("of another job: it was drawn with seed 99, not 5"):
@@ -322,19 +318,33 @@ def foreign_shard(folder: Path) -> None:
     assert bytes_of(folder) == before
 
 
-def old_folder(folder: Path) -> None:
-    """One of an earlier version opens, resumes, and is complete."""
-    draw(folder, tokens(), shards=2)
-    aged(folder)
-    kept = da.jobs.read(folder)
-    kept.verify()
-    assert kept.finished == 2 * SIZE and kept.config.chain == {}
-    after = draw(folder, tokens())
-    assert after.complete and after.shards[:2] == kept.shards and manifest.SEAL in (folder / manifest.NAME).read_text()
-    assert torch.equal(after.samples(), draw(folder.with_name("again"), tokens()).samples())
-    (folder / "shards" / after.shards[0].file).unlink()
-    da.jobs.mend(folder, tokens())
-    assert not da.jobs.read(folder).damaged()
+def old_folder(kind: str) -> Case:
+    """One of an earlier version opens, is verified, resumes, and is complete; damage is found before and after."""
+
+    def case(folder: Path) -> None:
+        old(kind, folder)
+        earlier = da.jobs.read(folder)
+        earlier.verify()
+        assert earlier.finished == 2 * SIZE and earlier.report.num_samples == 2 * SIZE and earlier.report.seconds > 0
+        damage(folder, 0)
+        assert [shard.file for shard in da.jobs.read(folder).damaged()] == ["000000.safetensors"]
+        with pytest.warns(RuntimeWarning, match=r"drawn again: 000000\.safetensors"):
+            after = draw(folder, tokens(), any_version=True)
+        assert after.complete and json.loads((folder / MANIFEST).read_text())["format"] == 2
+        assert sorted(path.name for path in folder.iterdir()) == ["lock", MANIFEST, "shards"]
+        again = draw(folder.with_name("again"), tokens())
+        assert torch.equal(after.samples(), again.samples()) and after.report.widths == again.report.widths
+        damage(folder, 1)
+        assert [shard.file for shard in da.jobs.mend(folder, tokens())] == ["000001.safetensors"]
+        assert not da.jobs.read(folder).damaged() and not json.loads((folder / MANIFEST).read_text())["records"]
+
+    return case
+
+
+def damage(folder: Path, index: int) -> None:
+    path = folder / "shards" / f"{index:06d}.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
 
 CASES: dict[str, Case] = {
@@ -342,12 +352,12 @@ CASES: dict[str, Case] = {
     **{f"other request: {what}": another_request(what) for what in ASKED},
     **{f"edited by hand: {what}": edited(what, agreeing=False) for what in EDITS},
     **{f"edited to agree: {what}": edited(what, agreeing=True) for what in EDITS},
-    **{f"edited, of old: {what}": edited(what, agreeing=False, old=True) for what in ("seed", "created")},
+    **{f"edited, of old: {what}": edited(what, agreeing=False, earlier=True) for what in ("seed", "created")},
     **{f"replaced at {i} by {j}": replaced(i, j, shutil.rmtree) for i in (0, 1, 2) for j in (0, 1, 3)},
     **{f"deleted at {i}": replaced(i, -1, shutil.rmtree) for i in (0, 2)},
     "moved away": replaced(1, -1, moved),
     "moved away, and another in its place": replaced(1, 2, moved),
     "foreign lines": foreign_lines,
     "foreign shard": foreign_shard,
-    "old folder": old_folder,
+    **{f"old folder: {kind}": old_folder(kind) for kind in ("sealed", "journal", "unsealed")},
 }

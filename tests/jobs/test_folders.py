@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.cli.app import run
-from drawahead.jobs import Config, Job, Shard, journal, lock, manifest, status
+from drawahead.jobs import Job, files, lock, store
 from drawahead.jobs.export import export
 
 NUM, SIZE = 23, 5
@@ -27,21 +26,13 @@ def draw(folder: Path, target: Any = None, **more: Any) -> Job:
     return da.jobs.draw(folder, target or da.targets.named("ising", 3), NUM, **(given | more))
 
 
-def noted(folder: Path) -> Job:
-    """The same job as a crash would leave it: nothing in the manifest, all in the journal, in another order."""
-    job = da.jobs.read(folder)
-    text = json.loads((folder / "manifest.json").read_text())
-    shards, text["shards"] = text["shards"], []
-    (folder / "manifest.json").write_text(json.dumps(manifest.sealed(text)))
-    journal.note(folder, [job.shards[i] for i in (3, 0, 4)], job.config)
-    assert len(shards) == 5
-    return job
-
-
-class TestJournal:
-    def test_shards_come_in_any_order(self, tmp_path: Path) -> None:
-        draw(tmp_path / "job")
-        whole = noted(tmp_path / "job")
+class TestShards:
+    def test_they_come_in_any_order(self, tmp_path: Path) -> None:
+        whole = draw(tmp_path / "job")
+        for i in (1, 2):
+            (tmp_path / "job" / "shards" / whole.shards[i].file).unlink()
+        (tmp_path / "job" / "shards" / "notes.txt").write_text("not a shard")
+        (tmp_path / "job" / "shards" / "000009.safetensors").write_text("nor is this, of a job of five")
         part = da.jobs.read(tmp_path / "job")
         assert part.shards == tuple(whole.shards[i] for i in (0, 3, 4))
         assert (part.num_samples, part.finished, part.complete) == (5, 13, False)
@@ -52,75 +43,26 @@ class TestJournal:
             part.samples(3, 4)
         again = draw(tmp_path / "job", resume=True)
         assert again.complete and torch.equal(again.samples(), whole.samples())
-        assert again.shards[3] == whole.shards[3] and not (tmp_path / "job" / journal.NAME).exists()
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
-    def test_a_line_that_is_written_counts(
+    def test_one_that_is_written_counts(
         self, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whatever comes right after it, before this process has remembered."""
-        note = journal.note
+        write = files.write
 
-        def interrupted(folder: Path, shards: Sequence[Shard], config: Config) -> None:
-            note(folder, shards, config)
-            if shards[0].first == 5:
+        def interrupted(path: Path, data: bytes) -> None:
+            write(path, data)
+            if path.name == "000001.safetensors":
                 raise error
 
-        monkeypatch.setattr(journal, "note", interrupted)
+        monkeypatch.setattr(files, "write", interrupted)
         with pytest.raises((da.Interrupted, da.JobError), match="10 of 23 samples are kept"):
             draw(tmp_path / "job")
         monkeypatch.undo()
         before = da.jobs.read(tmp_path / "job")
         assert before.num_samples == 10
         assert draw(tmp_path / "job", resume=True).shards[:2] == before.shards
-
-    @pytest.mark.parametrize("torn", [b'{"file": "0000', b"\0\0\0", b"{}"])
-    def test_a_line_that_was_cut_off_tells_of_nothing(self, torn: bytes, tmp_path: Path) -> None:
-        draw(tmp_path / "job")
-        whole, path = noted(tmp_path / "job"), tmp_path / "job" / journal.NAME
-        path.write_bytes(path.read_bytes() + torn)
-        assert da.jobs.read(tmp_path / "job").finished == 13
-        journal.mend(tmp_path / "job")
-        journal.note(tmp_path / "job", [whole.shards[1]], whole.config)  # or it would be added to what was cut off
-        assert da.jobs.read(tmp_path / "job").finished == 18
-
-    @pytest.mark.parametrize("line", [b"{}\n", b"\xff\n", b'{"file": 1}\n', b"null\n", b"\n"])
-    def test_a_line_that_is_none_is_refused(self, line: bytes, tmp_path: Path) -> None:
-        draw(tmp_path / "job")
-        noted(tmp_path / "job")
-        path = tmp_path / "job" / journal.NAME
-        path.write_bytes(line + path.read_bytes())
-        with pytest.raises(da.InputError, match=r"the journal .*line 1"):
-            da.jobs.read(tmp_path / "job")
-
-    @pytest.mark.parametrize("link", ["symbolic", "hard"])
-    def test_a_link_is_not_written_to(self, link: str, tmp_path: Path) -> None:
-        draw(tmp_path / "job")
-        (tmp_path / "job" / "shards" / "000001.safetensors").unlink()
-        precious = tmp_path / "precious"
-        precious.write_text("")
-        path = tmp_path / "job" / journal.NAME
-        path.symlink_to(precious) if link == "symbolic" else path.hardlink_to(precious)
-        with pytest.raises(da.DrawaheadError):
-            draw(tmp_path / "job", resume=True)
-        assert precious.read_text() == ""
-
-    def test_a_long_job_keeps_its_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(journal, "MOST_IN_MANIFEST", 3)
-        job = draw(tmp_path / "job")
-        assert json.loads((tmp_path / "job" / "manifest.json").read_text())["shards"] == []
-        assert da.jobs.read(tmp_path / "job").shards == job.shards and job.complete
-        (tmp_path / "job" / "shards" / "000001.safetensors").unlink()
-        again = draw(tmp_path / "job", resume=True)
-        assert again.complete and [shard.sha256 for shard in again.shards] == [shard.sha256 for shard in job.shards]
-        assert da.jobs.read(tmp_path / "job").complete
-
-    def test_manifests_of_earlier_versions_are_read(self, tmp_path: Path) -> None:
-        """Format 1 has not changed: shards in order, none missing, no journal."""
-        draw(tmp_path / "job")
-        found = json.loads((tmp_path / "job" / "manifest.json").read_text())
-        assert found["format"] == manifest.FORMAT == 1
-        assert [shard["first"] for shard in found["shards"]] == [0, 5, 10, 15, 20]
 
 
 def told(x: Tensor, k: Tensor, towards: Tensor) -> Tensor:
@@ -138,11 +80,12 @@ def test_the_condition_is_a_file_of_the_job(tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="condition is"):
         draw(tmp_path / "job", chain.replace(condition={"towards": towards + 1}), resume=True)
     path = tmp_path / "job" / "condition.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(da.InputError, match=r"the condition .* is damaged"):
-        _ = da.jobs.read(tmp_path / "job").condition
+    data = path.read_bytes()
+    for damage in (lambda: path.write_bytes(data[:-1] + b"!"), path.unlink, lambda: path.write_bytes(b"")):
+        damage()
+        with pytest.raises(da.InputError, match="the condition "):
+            da.jobs.read(tmp_path / "job").verify()
+        assert draw(tmp_path / "job", chain, resume=True).complete and path.read_bytes() == data
     assert draw(tmp_path / "plain").condition == {}
 
 
@@ -164,7 +107,7 @@ class TestStatus:
         assert seen[0].startswith("ising: 10 of 23 samples in 2 shards")
         assert run(["status", str(tmp_path / "job"), "--watch"]) == 0
         assert capsys.readouterr().out == "ising: 23 of 23 samples in 5 shards, complete\n"
-        assert not (tmp_path / "job" / status.NAME).exists()
+        assert not (tmp_path / "job" / store.STATUS).exists()
 
     def test_of_one_that_stopped(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         def fail(report: da.Report) -> None:
@@ -180,23 +123,35 @@ class TestStatus:
     def test_the_rate_and_the_workers(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        draw(tmp_path / "job")
-        noted(tmp_path / "job")
+        job = draw(tmp_path / "job")
+        for shard in job.shards[1:3]:
+            shard.path.unlink()
         workers = {"workers": 4, "ready": 3, "replaced": 2, "note": "worker 1: killed"}
         with lock.locked(tmp_path / "job"):
-            written = status.Status(tmp_path / "job", 3)
+            written = store.Status(tmp_path / "job", 3)
             now = time.time()
             written._fixed["since"] = now - 5
-            monkeypatch.setattr(status.time, "time", lambda: now)
+            monkeypatch.setattr(store.time, "time", lambda: now)
             written.tell(13, workers, "", last=False)
             assert run(["status", str(tmp_path / "job")]) == 0
         assert "2 per second, 0:05 left, 3 of 4 workers, 2 replaced, worker 1: killed" in capsys.readouterr().out
 
-    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid": 1}', "\0"])
-    def test_what_is_none_is_refused(self, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid": 1}', "\0", "[" * 99_999])
+    def test_a_damaged_file_tells_nothing(self, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         draw(tmp_path / "job")
-        (tmp_path / "job" / status.NAME).write_text(text)
-        assert run(["status", str(tmp_path / "job")]) == 1 and capsys.readouterr().err.count("\n") == 1
+        (tmp_path / "job" / store.STATUS).write_text(text)
+        assert run(["status", str(tmp_path / "job")]) == 0
+        assert capsys.readouterr().out == "ising: 23 of 23 samples in 5 shards, complete\n"
+        draw(tmp_path / "job", resume=True)
+        assert not (tmp_path / "job" / store.STATUS).exists()
+
+    def test_of_damaged_shards(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        job = draw(tmp_path / "job")
+        job.shards[1].path.write_bytes(b"")
+        assert run(["status", str(tmp_path / "job")]) == 0
+        assert "1 damaged: 000001.safetensors; drawahead check" in capsys.readouterr().out
+        assert run(["report", str(tmp_path / "job")]) == 1
+        assert "000001.safetensors" in capsys.readouterr().err
 
 
 class TestCheck:
@@ -205,18 +160,24 @@ class TestCheck:
         self, which: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         job = draw(tmp_path / "job")
-        assert run(["check", str(tmp_path / "job")]) == 0 and "all 5 shards" in capsys.readouterr().out
-        shard, gone = (tmp_path / "job" / "shards" / job.shards[i].file for i in (which, 4))
-        data = shard.read_bytes()
-        shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        gone.unlink()
-        assert [each.file for each in job.damaged()] == [shard.name, gone.name]
+        assert run(["check", str(tmp_path / "job")]) == 0 and "all 5 shards are sound" in capsys.readouterr().out
+        damaged = [job.shards[i].path for i in (which, 4)]
+        data = [path.read_bytes() for path in damaged]
+        damaged[0].write_bytes(data[0][:-1] + bytes([data[0][-1] ^ 1]))
+        damaged[1].write_bytes(b"")
+        assert [each.path for each in job.damaged()] == damaged
         assert run(["check", str(tmp_path / "job")]) == 0
-        assert (
-            "2 of 5 shards are damaged" in (shown := capsys.readouterr().out)
-            and "2 of them with the very same" in shown
-        )
-        assert shard.read_bytes() == data and not da.jobs.read(tmp_path / "job").damaged()
+        assert f"2 damaged: {damaged[0].name}, {damaged[1].name}; drawn again" in capsys.readouterr().out
+        assert [path.read_bytes() for path in damaged] == data and not da.jobs.read(tmp_path / "job").damaged()
+
+    def test_resuming_draws_damage_again_and_says_so(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        job = draw(tmp_path / "job")
+        data = job.shards[2].path.read_bytes()
+        job.shards[2].path.write_bytes(data[:-1])
+        assert run(["sample", "ising", "--out", str(tmp_path / "job"), "--resume", "--quiet"]) == 0
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1 and "drawn again: 000002.safetensors (1 in all)" in told
+        assert job.shards[2].path.read_bytes() == data
 
     def test_a_model_of_ones_own_must_be_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         job = draw(tmp_path / "job", name="mine", options={})
@@ -225,11 +186,11 @@ class TestCheck:
         assert "name the model with --target" in capsys.readouterr().err
         (tmp_path / "mine.py").write_text("import drawahead as da\ntarget = da.targets.named('ising', 3)\n")
         assert run(["check", str(tmp_path / "job"), "--target", f"{tmp_path / 'mine.py'}:target", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["same_bytes"] == [job.shards[1].file]
+        assert json.loads(capsys.readouterr().out)["drawn_again"] == [job.shards[1].file]
 
     def test_another_target_is_refused(self, tmp_path: Path) -> None:
         job = draw(tmp_path / "job")
-        (tmp_path / "job" / "shards" / job.shards[1].file).unlink()
+        job.shards[1].path.write_bytes(b"")
         with pytest.raises(da.InputError, match="begun with another configuration: steps"):
             da.jobs.mend(tmp_path / "job", da.targets.named("ising", 2))
 
@@ -266,7 +227,7 @@ class TestExport:
         job = draw(tmp_path / "job")
         (tmp_path / "job" / "shards" / job.shards[3].file).write_bytes(b"")
         for name in ("a.npz", "a.zarr"):
-            with pytest.raises(da.InputError, match="is damaged"):
+            with pytest.raises(da.InputError, match=r"000003\.safetensors"):
                 export(job, tmp_path / name)
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         with pytest.raises(da.InputError, match="pip install pyarrow"):

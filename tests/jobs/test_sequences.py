@@ -6,15 +6,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import drawahead as da
-from drawahead.jobs import config, journal, lock, manifest, shards
-from tests.jobs.sequences import ASKED, CASES, CHANGED, EDITS, draw, tokens
+from drawahead.jobs import config, files, lock, shards
+from drawahead.jobs.store import SEAL
+from tests.jobs.sequences import ASKED, CASES, CHANGED, EDITS, MANIFEST, draw, tokens
 
 Patch = pytest.MonkeyPatch
 
@@ -33,9 +34,9 @@ def test_every_field_has_its_turn(tmp_path: Path) -> None:
     changed = {name for _, change in CHANGED.values() for name in change}
     assert settings - model == changed
     draw(tmp_path / "job", tokens(), shards=2)
-    found = json.loads((tmp_path / "job" / manifest.NAME).read_text())
+    found = json.loads((tmp_path / "job" / MANIFEST).read_text())
     parts = {what.split("/")[0] for what in EDITS}
-    assert found.keys() - {"format", manifest.SEAL} == parts
+    assert found.keys() - {"format", SEAL} == parts
     assert {f"chain/{name}" for name in found["chain"]} <= EDITS.keys()
 
 
@@ -55,37 +56,37 @@ def one_thing_not_compared(name: str) -> Callable[[Patch], None]:
 
 def no_checksum(patch: Patch) -> None:
     """The manifest had no checksum."""
-
-    def plain(found: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in found.items() if key != manifest.SEAL}
-
-    patch.setattr(manifest, "sealed", plain)
+    patch.setattr(files, "is_sealed", lambda data, digest: True)
 
 
 def shards_of_any_job(patch: Patch) -> None:
     """Shards were taken for those of the job if the manifest told of them."""
-    patch.setattr(shards, "_check_job", lambda told, config, path: None)
+    patch.setattr(shards, "_check_job", lambda about, config, path: None)
 
 
 def seeds_not_compared(patch: Patch) -> None:
     """Folders of earlier versions: what a shard tells of its seed was not looked at."""
     own = shards._check_job
 
-    def check(told: dict[str, Any], wanted: da.jobs.Config, path: Path) -> None:
-        own(told | {"seed": wanted.seed}, wanted, path)
+    def check(about: dict[str, Any], wanted: da.jobs.Config, path: Path) -> None:
+        own(about | {"seed": wanted.seed}, wanted, path)
 
     patch.setattr(shards, "_check_job", check)
 
 
 def journals_adopt_all(patch: Patch) -> None:
-    """Lines of another job were taken into the manifest."""
-    own = journal._parsed
+    """Lines of another job were taken for ours."""
+    patch.setattr(config.Config, "identity", "1" * 64)
 
-    def parsed(text: bytes, told: da.jobs.Config) -> list[manifest.Shard]:
-        lines = (json.dumps(json.loads(line) | {"job": told.identity}) for line in text.splitlines())
-        return own("".join(f"{line}\n" for line in lines).encode(), told)
 
-    patch.setattr(journal, "_parsed", parsed)
+def records_not_compared(patch: Patch) -> None:
+    """Shards of earlier versions were taken for what the manifest tells."""
+    own = shards.listed
+
+    def listed(folder: Path, told: da.jobs.Config, records: dict[str, str]) -> tuple[shards.Shard, ...]:
+        return own(folder, told, {name: files.sha256((folder / "shards" / name).read_bytes()) for name in records})
+
+    patch.setattr(shards, "listed", listed)
 
 
 def locks_of_deleted_files(patch: Patch) -> None:
@@ -106,6 +107,7 @@ BUGS: list[tuple[Callable[[Patch], None], str]] = [
     (shards_of_any_job, "foreign shard"),
     (seeds_not_compared, "edited, of old"),
     (journals_adopt_all, "foreign lines"),
+    (records_not_compared, "old folder"),
     (locks_of_deleted_files, "replaced"),
     (locks_of_deleted_files, "deleted"),
 ]

@@ -19,9 +19,9 @@ from drawahead.cli.subjects import TargetOptions
 from drawahead.executors import Replicas
 from drawahead.jobs import Job, files, lock
 from drawahead.jobs.commands.workers import planned, workers_named
-from drawahead.jobs.model import Drawn
 from drawahead.jobs.request import JobRequest
-from drawahead.jobs.worker import DrawShard, ShardWorker
+from drawahead.jobs.shards import Drawn
+from drawahead.jobs.workers import DrawShard, ShardWorker
 
 KILLED, CLUSTERED = (Path(__file__).with_name(name) for name in ("killed.py", "clustered.py"))
 NUM, SHARD = 240, 8
@@ -43,8 +43,8 @@ def test_killed_workers_and_a_killed_head_lose_nothing(kills: int, tmp_path: Pat
     found = json.loads(done.stdout)
     assert found["workers"]["kills"] >= kills and found["head"]["kills"] >= kills // 4
     assert found["hangs"] == {"replaced": 1} and found["full"] == {"jobs": 2}
-    # The same test finds out who tells of a shard before it is there.
-    assert "safetensors is not readable: No such file" in found["noted_first"]
+    # The same test finds out who gives a shard its name before it is whole.
+    assert "found out: " in found["named_first"] and ".safetensors" in found["named_first"]
 
 
 # In this process
@@ -55,7 +55,7 @@ def diffusion() -> da.GaussianChain:
 
 
 def asked(num: int = NUM) -> JobRequest:
-    return JobRequest("workers", {}, num, SAMPLER, 7, SHARD, None, None, None)
+    return JobRequest("workers", {}, num, SAMPLER, 7, SHARD)
 
 
 def alone(folder: Path, num: int = NUM) -> Job:
@@ -65,16 +65,15 @@ def alone(folder: Path, num: int = NUM) -> Job:
 def test_a_worker_leaves_its_shard_where_it_sees_the_folder(tmp_path: Path) -> None:
     whole, worker = alone(tmp_path / "job", 16), ShardWorker()
     worker.build(diffusion)
-    (config, condition), _ = worker.evaluate(asked(16))
-    assert config == whole.config and condition == {}
+    config, _ = worker.evaluate(asked(16))
+    assert config == whole.config and worker.evaluate(None) == ({}, "")
     with lock.locked(tmp_path / "job") as token:
         for known in (token, "another"):
             drawn, _ = worker.evaluate(DrawShard(config, SAMPLER, 1, tmp_path / "job", known))
-            assert isinstance(drawn, Drawn) and drawn.sha256 == whole.shards[1].sha256
-            assert (drawn.data is None) == (known == token)
-            if drawn.data is None:
-                left = tmp_path / "job" / "shards" / drawn.left
-                assert files.is_temporary(left) and files.sha256(left.read_bytes()) == drawn.sha256
+            assert isinstance(drawn, Drawn) and (drawn.data is None) == (known == token)
+            left = tmp_path / "job" / "shards" / drawn.left
+            assert drawn.data is not None or files.is_temporary(left)
+            assert (drawn.data or left.read_bytes()) == whole.shards[1].path.read_bytes()
     assert worker.pulse() > 0
 
 
@@ -82,9 +81,9 @@ def test_a_worker_may_hold_replicas(tmp_path: Path) -> None:
     """Rounds over the devices of a worker, and shards over workers."""
     worker = ShardWorker()
     worker.build(lambda: Replicas([diffusion(), diffusion()]))
-    (config, _), _ = worker.evaluate(asked())
+    config, _ = worker.evaluate(asked())
     drawn, _ = worker.evaluate(DrawShard(config, SAMPLER, 1, tmp_path, "nowhere"))
-    assert drawn.sha256 == alone(tmp_path / "job").shards[1].sha256
+    assert drawn.data == alone(tmp_path / "job").shards[1].path.read_bytes()
 
 
 def test_wrong_settings_are_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
@@ -55,6 +56,19 @@ def fail(message: str, status: int) -> int:
     """Say on stderr what went wrong, in one line. -> the exit status."""
     print(f"drawahead: {printable(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
     return status
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Say what the library warns of in a line each."""
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        fail(str(message), 0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def usage(message: str) -> str:

@@ -1,19 +1,24 @@
-"""Workers of a pool as Ray actors, and the start of Ray itself."""
+"""Workers of a pool as Ray actors: how many, with what, and the start of Ray itself."""
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, final
 
 from drawahead.errors import InputError
 from drawahead.executors.backend import Died, Raised
+from drawahead.executors.pool import Pool
+from drawahead.validate import number, short, whole
 
 _PULSE = "pulse"
 """The thread of a worker that says how far it is while another one works."""
+
+
+MOST_WORKERS = 10_000
 
 
 @dataclass(eq=False)
@@ -115,6 +120,74 @@ def imported() -> Any:
         raise InputError("Ray is not installed: pip install 'drawahead[ray]'") from error
 
 
-def check_above(name: str, value: float | None, least: float) -> None:
-    if value is not None and not (isinstance(value, int | float) and value > least):
-        raise InputError(f"{name} must be None or a number above {least:g}, not {value!r}")
+@final
+@dataclass(frozen=True)
+class RayWorkers:
+    """Workers of a Ray cluster that draw whole shards of a job: `da.jobs.draw(..., workers=da.RayWorkers(64, gpus=1))`.
+
+    They come and go: a worker that dies or hangs is replaced and its shard drawn again, a slow one's last shard is also
+    given to an idle one, and of two results one is kept. Workers that see the job's folder write their shards there;
+    from others the bytes are sent, and the process that asked writes them.
+
+    workers: how many; None: as many as the cluster has room for.
+    least: how many must be ready before the job begins; others join as they come.
+    cpus, gpus, resources: what Ray sets aside for each.
+    address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
+        machine, which ends with the call.
+    retries: how many workers may die over a shard, one after another, before the job stops. An error that the model
+        raises stops it at once.
+    hedge: a shard that takes so many times longer than others, with nothing left to begin, goes to an idle worker too.
+    timeout: seconds without a finished round after which a worker is taken for hung, and replaced; None: never.
+    start_timeout: seconds that the first workers may take until they have built the model.
+    """
+
+    workers: int | None = None
+    least: int = 1
+    cpus: float = 1.0
+    gpus: float = 0.0
+    resources: Mapping[str, float] | None = None
+    address: str | None = None
+    retries: int = 5
+    hedge: float | None = 3.0
+    timeout: float | None = 600.0
+    start_timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and whole("workers", self.workers, 1) > MOST_WORKERS:
+            raise InputError(
+                f"workers must be at most {MOST_WORKERS}, not {short(self.workers)}: each is a process with the model, "
+                "and one process looks after all of them; let each hold more with Replicas"
+            )
+        whole("least", self.least, 1, self.workers)
+        whole("retries", self.retries, 0)
+        for name, value in (("cpus", self.cpus), ("gpus", self.gpus), *dict(self.resources or {}).items()):
+            number(name, value, least=0)
+        for name, above in (("hedge", 1.0), ("timeout", 0.0), ("start_timeout", 0.0)):
+            if getattr(self, name) is not None:
+                number(name, getattr(self, name), above=above)
+
+    @contextmanager
+    def pool(self, kind: type, make: Callable[[], Any]) -> Iterator[Pool]:
+        """Workers of some class with `build`, which is given `make`, and `evaluate`; if it has a `pulse`, that is
+        felt."""
+        ray = imported()
+        needs = {"num_cpus": self.cpus, "num_gpus": self.gpus, "resources": dict(self.resources or {})}
+        with ExitStack() as opened:
+            if not ray.is_initialized():
+                initialise(ray, self.address)
+                opened.callback(ray.shutdown)
+            actors = Actors(ray, kind, make, needs)
+            workers = self.workers or most_workers(ray, needs)
+            if not workers:
+                raise InputError(f"the cluster has no room for a worker ({actors.resources()}): ask for less for each")
+            pool = Pool(
+                actors,
+                workers,
+                retries=self.retries,
+                hedge=self.hedge,
+                timeout=self.timeout,
+                start_timeout=self.start_timeout,
+                least=self.least,
+            )
+            opened.callback(pool.close)
+            yield pool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, final
 
@@ -12,11 +13,9 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
-from drawahead.executors.actors import Actors, check_above, imported, initialise
-from drawahead.executors.pool import Pool
+from drawahead.executors.actors import RayWorkers
 from drawahead.executors.shards import cut, joined, parted
-from drawahead.executors.wire import Packed
-from drawahead.executors.worker import Make, Worker
+from drawahead.executors.wire import Make, Packed, Worker
 from drawahead.rounds.threads import Query
 from drawahead.validate import whole
 
@@ -64,27 +63,11 @@ class Ray:
         self.workers = whole("workers", workers, 1)
         self.max_batch_size = None if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
-        retries = whole("retries", retries, 0)
-        check_above("hedge", hedge, 1.0)
-        check_above("timeout", timeout, 0.0)
-        check_above("start_timeout", start_timeout, 0.0)
-        self._ray = imported()
-        self._own = not self._ray.is_initialized()
-        if self._own:
-            initialise(self._ray, address)
-        try:
-            needs = {"num_cpus": cpus, "num_gpus": gpus, "resources": dict(resources or {})}
-            self._pool = Pool(
-                Actors(self._ray, Worker, make, needs),
-                self.workers,
-                retries=retries,
-                hedge=hedge,
-                timeout=timeout,
-                start_timeout=start_timeout,
-            )
-        except BaseException:
-            self._shut_down()
-            raise
+        settings = RayWorkers(
+            self.workers, self.workers, cpus, gpus, resources, address, retries, hedge, timeout, start_timeout
+        )
+        self._opened = ExitStack()
+        self._pool = self._opened.enter_context(settings.pool(Worker, make))
         self.chain: Chain = self._pool.built
         """What to draw from: the chain that `make` made, without its model."""
 
@@ -117,12 +100,7 @@ class Ray:
 
     def close(self) -> None:
         """End the workers, and Ray itself if it was started here."""
-        self._pool.close()
-        self._shut_down()
-
-    def _shut_down(self) -> None:
-        if self._own and self._ray.is_initialized():
-            self._ray.shutdown()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@
     job.finished                    all samples finished; several workers may be ahead of a shard that is missing
     job.samples(first=0, count=None)  some of them (all, if not told) as a tensor; only their shards are read
     job.report                      a `Report` of all shards together: rounds, widths, committed, sample_rounds, ...
-    job.shards                      a `Shard` (file, first, count, bytes, sha256, totals) for each finished one
+    job.shards                      a `Shard` (path, file, first, count, sha256) for each finished one
     job.parts()                     the samples shard by shard, where they are more than memory holds
     job.condition                   the tables that the model was told, a row for each sample
     job.verify(), job.damaged()     reads every shard and compares its sha256
@@ -23,21 +23,20 @@ A shard is the unit of computation: shard s is one call of `da.sample` for sampl
 shard drawn again after a crash is the same computation, bit for bit. A sampler that `Auto` chose is written down before
 anything is drawn, and used for all shards.
 
-On disk, format 1:
+On disk, format 2:
 
-    DIR/manifest.json                  what `Config` holds, versions, the finished shards, totals of their reports, and
-                                       the sha256 of all that
-    DIR/journal.jsonl                  the shards finished since the manifest was written, a line each, with their job
+    DIR/manifest.json                  what `Config` holds, versions, seconds, and the sha256 of all that
     DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
-                                       without times, so that a shard drawn again is the same file; and "job", the
-                                       identity of its job, which is a hash of all that decides samples
+                                       without times, so that a shard drawn again is the same file; with "sha256", of
+                                       the file with zeros in its place, and "job", the identity of its job, which is a
+                                       hash of all that decides samples
     DIR/condition.safetensors          the tables of the condition, if there is one; the manifest has their hash
     DIR/lock                           held (flock) while a process draws into the folder
     DIR/status.json                    how far it is, while it is drawn, or why it stopped; nothing depends on it
 
-Shards are written under a temporary name, synced and renamed; then a line is added to the journal, and when a run ends
-the manifest takes the journal in (beyond 10,000 shards it does not). What neither lists was not finished: it is drawn
-again. `read` trusts nothing: whatever is wrong with a manifest or a shard is an `InputError`.
+A whole file is its own record: shards are written under a temporary name, synced and renamed, and what is not there was
+not finished. Folders of format 1, in which the manifest and a journal list shards, are read and resumed. `read` trusts
+nothing: whatever is wrong with a manifest or a shard is an `InputError`.
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 
@@ -46,13 +45,12 @@ from typing import TYPE_CHECKING
 from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.executors.actors import RayWorkers
     from drawahead.jobs.config import Config
-    from drawahead.jobs.drawing import draw
+    from drawahead.jobs.drawing import draw, mend
     from drawahead.jobs.export import export
     from drawahead.jobs.job import Job, read
-    from drawahead.jobs.manifest import Shard
-    from drawahead.jobs.mending import mend
-    from drawahead.jobs.workers import RayWorkers
+    from drawahead.jobs.shards import Shard
     from drawahead.samplers.record import SamplerRecord
 
 __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]
@@ -60,13 +58,12 @@ __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "exp
 doors(
     __name__,
     {
+        "executors.actors": "RayWorkers",
         "jobs.config": "Config",
-        "jobs.drawing": "draw",
+        "jobs.drawing": "draw mend",
         "jobs.export": "export",
         "jobs.job": "Job read",
-        "jobs.manifest": "Shard",
-        "jobs.mending": "mend",
-        "jobs.workers": "RayWorkers",
+        "jobs.shards": "Shard",
         "samplers.record": "SamplerRecord",
     },
 )

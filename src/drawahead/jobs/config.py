@@ -5,24 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from drawahead import validate
-from drawahead.chains.base import Chain
+from drawahead.chains.chain import Chain, Worked
 from drawahead.errors import InputError
-from drawahead.jobs.deciding import MOST, digests
 from drawahead.oracles.condition import fingerprint
 from drawahead.samplers.record import SamplerRecord
 from drawahead.validate import short
 
 MOST_SHARDS = 1_000_000
 """More would make a folder that few file systems bear."""
-_MOST_DIGESTS = 100
+_MOST_DIGESTS = _MOST_TEXT = 100
+_NOTHING = 1e-9  # below this, against the largest of its table, a number that is worked out is zero
 _DTYPES = {
     str(d).removeprefix("torch."): d for d in (torch.int64, torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
@@ -42,7 +43,7 @@ class Facts:
     condition: str
     """A hash of the condition; empty without one."""
     chain: dict[str, str]
-    """What else of a chain decides samples: its evidence, order, schedule and so on, see `deciding`."""
+    """What else of a chain decides samples: its evidence, order, schedule and so on."""
 
     @staticmethod
     def of(chain: Chain) -> Facts:
@@ -160,7 +161,9 @@ def _flat(config: Config, chain: Iterable[str]) -> dict[str, Any]:
 def _digests(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > _MOST_DIGESTS:
         raise InputError(f"chain must be an object of {_MOST_DIGESTS} texts at most, not {short(value)}")
-    return {validate.text("chain", name, MOST): validate.text(name, text, MOST) for name, text in value.items()}
+    return {
+        validate.text("chain", name, _MOST_TEXT): validate.text(name, text, _MOST_TEXT) for name, text in value.items()
+    }
 
 
 def versions() -> dict[str, str]:
@@ -168,3 +171,48 @@ def versions() -> dict[str, str]:
     from drawahead import __version__
 
     return {"drawahead": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def digests(chain: Chain) -> dict[str, str]:
+    """Of each thing that decides samples: a plain value as it is, a hash of tables; empty where there is none."""
+    return {name: _text(value) for name, value in chain.deciding().items()}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Worked):
+        return _hashed(_rounded(part) for part in _tables(value.numbers))
+    if isinstance(value, Tensor):
+        return _hashed([value])
+    text = str(value)
+    return text if len(text) <= _MOST_TEXT else hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _hashed(tables: Iterable[Tensor]) -> str:
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update(f"{table.dtype} {tuple(table.shape)}".encode())
+        digest.update(table.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _tables(value: Any) -> Iterator[Tensor]:
+    """All numbers in a plan, one table after another."""
+    if isinstance(value, Tensor | float | int):
+        yield torch.as_tensor(value)
+    elif value is None:
+        yield torch.empty(0)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tables(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tables(part)
+
+
+def _rounded(table: Tensor) -> Tensor:
+    """In single precision, so that the last digit of another machine does not count."""
+    wide = table.detach().cpu().double()
+    floor = _NOTHING * float(wide.nan_to_num(0.0, 0.0, 0.0).abs().max()) if wide.numel() else 0.0
+    return torch.where(wide.abs() > floor, wide, 0.0).float()

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 from drawahead import validate
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
-from drawahead.jobs import conditions, files, journal, lock, manifest, shards, status
-from drawahead.jobs.job import Folder, Job
-from drawahead.jobs.model import Drawer, Here, Model
-from drawahead.jobs.request import JobRequest
-from drawahead.jobs.runner import JobRunner
-from drawahead.jobs.workers import RayWorkers
+from drawahead.executors.actors import RayWorkers
+from drawahead.jobs import shards
+from drawahead.jobs.job import LAYOUT, Folder, Job, read
+from drawahead.jobs.request import JobRequest, Model
+from drawahead.jobs.runner import Here, JobRunner
+from drawahead.jobs.shards import Shard
+from drawahead.jobs.store import Store
+from drawahead.jobs.workers import drawing
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
+from drawahead.rounds.run import Stop
 from drawahead.rounds.threads import Executor
-from drawahead.sample import Stop, as_chain
+from drawahead.runner import as_chain
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
 from drawahead.show.progress import bar
@@ -57,7 +60,8 @@ def draw(
     name, options: what the target is, in plain values; who resumes the job must give the same ones. drawahead cannot
         see whether your model is still the same: let the options say what it depends on.
     resume: go on with the job in the folder, or begin one if there is none. All that decides the samples must be as
-        it was; what is not given is taken from the job. Without it the folder must be new or empty.
+        it was; what is not given is taken from the job. Damaged shards are named by a warning and drawn again. Without
+        it the folder must be new or empty.
     any_version: resume even if drawahead or torch has another version now, which may not draw the very same samples.
     shard_size: samples in a shard. By default about half a minute of work, and 64 MiB at most; pilot samples, which
         are thrown away, are timed for about a second to find out.
@@ -99,43 +103,35 @@ def draw(
         model = Model(as_chain(target), executor)
         model.chain.check(asked.num)
     with ExitStack() as opened:
-        _make(place)
-        token = opened.enter_context(lock.locked(place))
-        _check(place, resume)
+        store = opened.enter_context(Store.opened(place, LAYOUT, resume=resume))
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        drawer: Drawer = Here(model) if workers is None else opened.enter_context(workers.drawing(target, place, token))
-        runner = JobRunner(place, asked, drawer, any_version, token)
-        runner.run(on_round, stop, show)
-    return Job(place, runner.manifest)
+        many = None if workers is None else opened.enter_context(drawing(workers, target, place, store.token))
+        runner = JobRunner(store, asked, many or Here(model), any_version)
+        runner.run(runner.missing(), on_round, stop, show)
+        return Job(place, runner.manifest)
 
 
-def _make(folder: Path) -> None:
-    """The folder, if it is not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder for samples: {error.strerror or error}") from None
+def mend(
+    folder: Folder,
+    target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
+    *,
+    sampler: Sampler | str | None = None,
+    any_version: bool = False,
+) -> list[Shard]:
+    """Read every finished shard, and draw those again that are damaged. -> those.
 
-
-def _tidy(folder: Path) -> None:
-    """Remove what workers left that were killed over a shard, or came second."""
-    with suppress(OSError):
-        files.tidy(folder / manifest.SHARDS)
-
-
-def _check(folder: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else, or links, or a job that is not to be gone on with."""
-    files.refuse_links(folder, manifest.NAME, journal.NAME, manifest.SHARDS, status.NAME, conditions.NAME)
-    if (folder / manifest.NAME).exists():
-        if not resume:
-            raise InputError(
-                f"{folder} holds a job already: resume it (--resume, or resume=True), or name another folder"
-            )
-        return
-    ours = {lock.NAME, manifest.SHARDS, status.NAME, conditions.NAME}
-    if any(path.name not in ours and not files.is_temporary(path) for path in folder.iterdir()):
-        raise InputError(f"{folder} is not empty, and holds no job: name another folder")
-    if any((folder / manifest.SHARDS).glob("[!.]*")):
-        raise InputError(f"{folder} holds shards but no manifest: name another folder")
+    target: what the job draws from; as far as that can be seen, anything else is refused.
+    sampler: only if the job was begun with one of your own.
+    any_version: as for `draw`.
+    """
+    place, model = path("folder", folder), Model(as_chain(target))
+    config = read(place).config
+    asked = JobRequest(config.name, config.options, config.num, as_sampler(sampler))
+    with Store.opened(place, LAYOUT, resume=True) as store, warnings.catch_warnings(action="ignore"):
+        runner = JobRunner(store, asked, Here(model), any_version)
+        damaged = sorted(runner.damaged)
+        runner.run(damaged)
+        firsts = {index * config.shard_size for index in damaged}
+        return [shard for shard in Job(place, runner.manifest).shards if shard.first in firsts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from typing import BinaryIO
 
 from drawahead.errors import InputError
 
+BLANK = "0" * 64
+"""Where the sha256 of a file comes to stand, in that file."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 _TEMPORARY = ".tmp"
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
@@ -44,26 +48,6 @@ def write_synced(path: Path, data: bytes) -> None:
 def temporary_name(name: str) -> str:
     """What a file is called before it is whole."""
     return f".{name}{_TEMPORARY}"
-
-
-def append(path: Path, data: bytes) -> None:
-    """Add to a file, to the disk. What could be added only in part is taken back."""
-    new = not path.exists()
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINKS, 0o644), "wb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_nlink > 1:
-            raise InputError(f"{path} is a link: it is not written to")
-        before = found.st_size
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            if os.fstat(file.fileno()).st_size < before + len(data):  # a full disk has room for less
-                os.ftruncate(file.fileno(), before)
-            raise
-    if new:
-        sync(path.parent)
 
 
 def adopt(temporary: Path, path: Path) -> None:
@@ -135,3 +119,16 @@ def read(path: Path, what: str, most: int) -> bytes:
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def seal(data: bytes) -> bytes:
+    """A file with its own sha256 in the place of the first blank one: whole, it is its own record."""
+    return data.replace(BLANK.encode(), sha256(data).encode(), 1)
+
+
+def is_sealed(data: bytes, digest: object) -> bool:
+    """Whether a file that tells this sha256 has it: every byte counts."""
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        return False
+    before, _, after = data.partition(digest.encode())
+    return sha256(before + BLANK.encode() + after) == digest

@@ -40,8 +40,9 @@ def locked(folder: Path) -> Iterator[str]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _in_use(folder / NAME) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, _mark(token))
+        with _as_lock(folder / NAME):
+            os.ftruncate(handle, 0)
+            os.write(handle, _mark(token))
         check(folder, token)  # or it was deleted before it was locked
         yield token
     finally:
@@ -83,10 +84,8 @@ def in_use(folder: Path) -> bool:
 
 def _opened(path: Path) -> int:
     """The lock's file: a plain one of this folder alone, for it is overwritten."""
-    try:
+    with _as_lock(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise InputError(f"{path} cannot be the lock of a job: {error.strerror or error}") from None
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(handle)
@@ -100,16 +99,26 @@ def _by_file(path: Path, token: str) -> Iterator[None]:
     if owner.get("host") == socket.gethostname() and not _alive(owner.get("pid")):
         path.unlink(missing_ok=True)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with _as_lock(path), open(path, "xb") as file:
+            file.write(_mark(token))
     except FileExistsError:
         raise _in_use(path) from None
     try:
-        os.write(handle, _mark(token))
-        os.close(handle)
         yield
     finally:
         if _owner(path).get("token") == token:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_lock(path: Path) -> Iterator[None]:
+    """Say what went wrong with the file, such as a full disk."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be the lock of a job: {error.strerror or error}") from None
 
 
 def _mark(token: str) -> bytes:
@@ -129,10 +138,10 @@ def _alive(pid: object) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True
+        pass
     return True
 
 

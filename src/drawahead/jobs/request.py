@@ -1,25 +1,34 @@
-"""What a user asks for, and the configuration that follows from it: a new one, or that of the job to go on with."""
+"""What a user asks for, the model that it is drawn from, and the configuration that follows: a new one, or that of the
+job to resume."""
 
 from __future__ import annotations
 
-import functools
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
-from drawahead.jobs.manifest import Manifest
-from drawahead.jobs.sizing import Pace, shard_size
+from drawahead.jobs.job import Manifest
+from drawahead.oracles.condition import Given
 from drawahead.randomness import seed_from
-from drawahead.rounds.run import Result
+from drawahead.report import Report
+from drawahead.rounds.run import Result, Stop
 from drawahead.rounds.threads import Executor
 from drawahead.runner import Runner
-from drawahead.sample import sample
 from drawahead.samplers import Auto, Sampler
 from drawahead.samplers.record import SamplerRecord
 
+SECONDS = 30.0
+"""That a shard takes unless the user says how large it is: what dies with a process is at most the shard under way."""
+BYTES = 64 * 2**20
+"""Of a shard, at most, unless the user says."""
+_PILOT_SECONDS = 1.0
 _OTHER_NOISE = 0x9E3779B97F4A7C15
+
+OnRound = Callable[[Report], None] | None
 
 
 @final
@@ -30,42 +39,12 @@ class JobRequest:
     name: str
     options: dict[str, Any]
     num: int
-    sampler: Sampler | None
-    seed: int | None
-    shard_size: int | None
-    max_batch_size: int | None
-    max_live: int | None
-    graphs: bool | None
-
-    def begun(self, chain: Chain, executor: Executor | None) -> Config:
-        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
-        seed = seed_from(self.seed, None)
-        max_live = self.max_live or 1024
-        pilot = functools.partial(self._pilot, chain, executor, seed)
-        size = self.shard_size or shard_size(chain, self.num, pilot)
-        size = min(size, self.num)
-        if -(-self.num // size) > MOST_SHARDS:
-            least = -(-self.num // MOST_SHARDS)
-            raise InputError(f"shard_size must be at least {least} here: a job has {MOST_SHARDS} shards at most")
-        sampler = self.sampler or Auto()
-        written = SamplerRecord(repr(sampler), sampler)
-        if isinstance(sampler, Auto):
-            # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
-            runner = Runner(chain, sampler, executor, graphs=self.graphs, max_batch_size=self.max_batch_size)
-            chosen = runner.settle(size, seed=seed, max_live=max_live)
-            written = SamplerRecord(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes)
-        return Config(
-            name=self.name,
-            options=self.options,
-            num=self.num,
-            seed=seed,
-            sampler=written,
-            shard_size=size,
-            max_batch_size=self.max_batch_size,
-            max_live=max_live,
-            graphs=self.graphs,
-            **vars(Facts.of(chain)),
-        )
+    sampler: Sampler | None = None
+    seed: int | None = None
+    shard_size: int | None = None
+    max_batch_size: int | None = None
+    max_live: int | None = None
+    graphs: bool | None = None
 
     def resumed(self, found: Manifest, facts: Facts, *, any_version: bool) -> tuple[Config, Sampler]:
         """The configuration of the job to go on with, if that is what is asked for, and its sampler."""
@@ -99,16 +78,101 @@ class JobRequest:
             )
         return config, written.sampler
 
-    def _pilot(self, chain: Chain, executor: Executor | None, seed: int, num_samples: int, pace: Pace) -> Result:
-        return sample(
-            chain,
-            num_samples,
-            sampler=self.sampler,
-            seed=(seed + _OTHER_NOISE) % 2**63,
-            max_batch_size=self.max_batch_size,
-            max_live=self.max_live or 1024,
-            executor=executor,
-            graphs=self.graphs,
-            on_round=pace,
-            stop=pace,
+
+@final
+class Model:
+    """A chain, and the runner that draws all shards from it."""
+
+    def __init__(self, chain: Chain, executor: Executor | None = None) -> None:
+        self.chain = chain
+        self._runner, self._executor = Runner(chain, executor=executor), executor
+
+    @property
+    def condition(self) -> Given:
+        """What the model is told about each sample, on the CPU."""
+        condition: Given = getattr(self.chain, "condition", {})
+        return {name: table.cpu() for name, table in condition.items()}
+
+    def begin(self, asked: JobRequest) -> Config:
+        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
+        self.chain.check(asked.num)
+        seed, max_live = seed_from(asked.seed, None), asked.max_live or 1024
+        runner = self._runner.using(sampler=asked.sampler, graphs=asked.graphs, max_batch_size=asked.max_batch_size)
+
+        def pilot(num_samples: int, pace: Pace) -> Result:
+            noise = (seed + _OTHER_NOISE) % 2**63
+            return runner.sample(num_samples, seed=noise, max_live=max_live, on_round=pace, stop=pace)
+
+        size = min(asked.shard_size or shard_size(self.chain, asked.num, pilot), asked.num)
+        if -(-asked.num // size) > MOST_SHARDS:
+            least = -(-asked.num // MOST_SHARDS)
+            raise InputError(f"shard_size must be at least {least} here: a job has {MOST_SHARDS} shards at most")
+        sampler = asked.sampler or Auto()
+        written = SamplerRecord(repr(sampler), sampler)
+        if isinstance(sampler, Auto):
+            # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
+            chosen = runner.settle(size, seed=seed, max_live=max_live)
+            written = SamplerRecord(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes)
+        return Config(
+            name=asked.name,
+            options=asked.options,
+            num=asked.num,
+            seed=seed,
+            sampler=written,
+            shard_size=size,
+            max_batch_size=asked.max_batch_size,
+            max_live=max_live,
+            graphs=asked.graphs,
+            **vars(Facts.of(self.chain)),
         )
+
+    def shard(
+        self, config: Config, sampler: Sampler, index: int, on_round: OnRound = None, stop: Stop | None = None
+    ) -> Result:
+        """Draw the shard with this number."""
+        first, count = config.part(index)
+        runner = self._runner.using(sampler=sampler, graphs=config.graphs, max_batch_size=config.max_batch_size)
+        return runner.sample(
+            count, first=first, seed=config.seed, max_live=config.max_live, on_round=on_round, stop=stop
+        )
+
+
+@final
+class Pace(Stop):
+    """Sees how fast steps are committed, from the first round on: what was measured before it does not count."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, int]] = []
+
+    def __call__(self, report: Report) -> None:
+        self._seen = [*self._seen[:1], (time.perf_counter(), sum(report.committed))]
+
+    def is_set(self) -> bool:
+        return bool(self._seen) and self._seen[-1][0] - self._seen[0][0] > _PILOT_SECONDS
+
+    def samples_per_second(self, report: Report) -> float:
+        """How fast samples come."""
+        committed, seconds = sum(report.committed), report.seconds
+        if len(self._seen) > 1:
+            (begin, before), (end, after) = self._seen
+            committed, seconds = after - before, end - begin
+        return committed / max(1, report.steps) / max(seconds, 1e-6)
+
+
+def shard_size(chain: Chain, num: int, pilot: Callable[[int, Pace], Result]) -> int:
+    """How many samples a shard should have: half a minute of work, for what is lost when a process dies should be
+    short; but samples drawn together are quicker than one by one. `pilot` draws some, and stops when told: more and
+    more together are timed for about a second, and thrown away."""
+    most = min(num, max(1, BYTES // max(1, chain.empty(1).nbytes)))
+    together = min(4, most)
+    while True:
+        pace = Pace()
+        began = time.perf_counter()
+        result = pilot(together, pace)
+        seconds = time.perf_counter() - began
+        if not result.complete or seconds > _PILOT_SECONDS / 4 or together >= min(1024, most):
+            break
+        together = min(4 * together, most)
+    wanted = max(1, int(SECONDS * pace.samples_per_second(result.report)))
+    rounded = 1 << (wanted.bit_length() - 1)
+    return max(min(most, rounded), -(-num // MOST_SHARDS))

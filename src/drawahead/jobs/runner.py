@@ -1,64 +1,114 @@
-"""A job while it is drawn: what is missing is drawn, shard after shard, and written down."""
+"""A job while it is drawn: what is missing is drawn, shard after shard, and written into the folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from time import perf_counter
-from typing import final
+from typing import Any, Protocol, final
 
 import torch
 
 from drawahead.errors import AnswerError, InputError, Interrupted, JobError, SamplingError
-from drawahead.jobs import conditions, files, journal, lock, manifest, shards
-from drawahead.jobs.config import Config, versions
-from drawahead.jobs.job import no_report
-from drawahead.jobs.manifest import Manifest, Shard
-from drawahead.jobs.model import Drawer, Drawn, OnRound
-from drawahead.jobs.request import JobRequest
-from drawahead.jobs.status import Status
-from drawahead.report import Report
-from drawahead.sample import Result, Stop
+from drawahead.jobs import lock, shards
+from drawahead.jobs.config import Config, Facts, versions
+from drawahead.jobs.job import FORMAT, JOURNAL, Manifest, read_manifest, sound
+from drawahead.jobs.request import JobRequest, Model, OnRound
+from drawahead.jobs.shards import Drawn
+from drawahead.jobs.store import Status, Store
+from drawahead.oracles.condition import Given
+from drawahead.rounds.run import Result, Stop
 from drawahead.samplers import Sampler
 from drawahead.show.progress import Show, Standing, watching
+from drawahead.words import printable
 
 COMPARED = 2**32
-"""Bytes of finished shards up to which their sha256 is compared before a job goes on; beyond that, their sizes."""
+"""Bytes of finished shards up to which their sha256 is compared before a job goes on; beyond that, their heads."""
+
+
+class Drawer(Protocol):
+    """Who draws the shards of a job."""
+
+    facts: Facts
+
+    def begin(self, asked: JobRequest) -> Config:
+        """As `Model.begin`."""
+
+    def condition(self) -> Given:
+        """As `Model.condition`."""
+
+    def draw(
+        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+    ) -> Iterator[Sequence[Drawn]]:
+        """Draw what is missing. -> shards as they come, in any order; now and then none, so that others have a look."""
+
+    def workers(self) -> dict[str, Any]:
+        """What is known about whoever draws: for `drawahead status`."""
+
+
+@final
+class Here:
+    """Draws in this process."""
+
+    def __init__(self, model: Model) -> None:
+        self.facts = Facts.of(model.chain)
+        self._model = model
+
+    def begin(self, asked: JobRequest) -> Config:
+        return self._model.begin(asked)
+
+    def condition(self) -> Given:
+        return self._model.condition
+
+    def draw(
+        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+    ) -> Iterator[Sequence[Drawn]]:
+        for index in missing:
+            if stop is not None and stop.is_set():
+                return
+            result = self._model.shard(config, sampler, index, watch(), stop)
+            if not result.complete:
+                return
+            yield [Drawn.of(index, result, config)]
+
+    def workers(self) -> dict[str, Any]:
+        return {}
 
 
 @final
 class JobRunner:
     """A job under way, in a folder that is ours."""
 
-    def __init__(self, folder: Path, asked: JobRequest, drawer: Drawer, any_version: bool, token: str) -> None:
-        """`token` is that of the folder's lock."""
-        self.folder, self._drawer, self._token = folder, drawer, token
-        self._shards: dict[int, Shard] = {}
-        self.sampler: Sampler
-        if (folder / manifest.NAME).exists():
-            self._begun = journal.read(folder)
-            self.config, self.sampler = asked.resumed(self._begun, drawer.facts, any_version=any_version)
-            self._tidy()
+    def __init__(self, store: Store, asked: JobRequest, drawer: Drawer, any_version: bool) -> None:
+        self._store, self.folder, self._drawer = store, store.folder, drawer
+        self.damaged: set[int] = set()
+        """Finished shards that are to be drawn again."""
+        if store.begun:
+            self.manifest = read_manifest(self.folder)
+            self.config, self.sampler = asked.resumed(self.manifest, drawer.facts, any_version=any_version)
+            with self._writing():
+                store.make(shards.SHARDS)
             self._find()
         else:
-            self.config = self._begin(asked)
-            assert self.config.sampler.sampler is not None
-            self.sampler = self.config.sampler.sampler
-            self._begun = Manifest(self.config, datetime.now(UTC).isoformat(timespec="seconds"), [])
-        self._note_versions()
-        self._totals = manifest.totals([shard.report for shard in self._shards.values()])
-        self._earlier, self._since = self._totals["num_samples"], perf_counter()
-        self._status = Status(folder, self._earlier)
+            self.config, self.sampler = self._begin(asked)
+            self.manifest = Manifest(self.config, datetime.now(UTC).isoformat(timespec="seconds"), [])
+        with self._writing():
+            self._restore()
+        self._done = self._earlier = sum(self.config.part(index)[1] for index in self._there())
+        self._rounds = self._queries = 0
+        self._since, self._status = perf_counter(), Status(self.folder, self._earlier)
 
-    @property
-    def manifest(self) -> Manifest:
-        """What is known about the job."""
-        return replace(self._begun, shards=tuple(self._shards[index] for index in sorted(self._shards)))
+    def missing(self) -> list[int]:
+        """The shards that are not there, or damaged."""
+        there = self._there()
+        return [index for index in range(self.config.shards) if index not in there]
 
-    def run(self, on_round: Callable[[Report], None] | None, stop: Stop | None, show: Show | None) -> None:
+    def run(
+        self, missing: Iterable[int], on_round: OnRound = None, stop: Stop | None = None, show: Show | None = None
+    ) -> None:
         """Draw what is missing."""
         if stop is not None and stop.is_set():
             return
@@ -66,7 +116,6 @@ class JobRunner:
         def watch() -> OnRound:
             return watching(on_round, show, self._standing())
 
-        missing = (index for index in range(self.config.shards) if index not in self._shards)
         try:
             self._look(show)
             with self._ending():
@@ -80,77 +129,74 @@ class JobRunner:
             raise
         self._look(show, last=True)
 
-    def _begin(self, asked: JobRequest) -> Config:
+    def _begin(self, asked: JobRequest) -> tuple[Config, Sampler]:
         try:
-            config, condition = self._drawer.begin(asked)
-            lock.check(self.folder, self._token)
-            _make_shards(self.folder)
-            conditions.write(self.folder, condition)
+            config = self._drawer.begin(asked)
+            lock.check(self.folder, self._store.token)
+            self._store.make(shards.SHARDS)
         except (SamplingError, AnswerError) as error:  # of a pilot
             why = error.__cause__ if isinstance(error, SamplingError) else error
             raise JobError(f"{why}; nothing was drawn yet", self.folder) from error
         except OSError as error:
             raise JobError(f"{error.strerror or error}; nothing was drawn yet", self.folder) from error
-        return config
-
-    def _keep(self, drawn: Sequence[Drawn]) -> None:
-        """Put shards where they belong, and then write down that they are there."""
-        if not drawn:
-            return
-        kept = {each.index: self._shard(each) for each in drawn}
-        with self._writing():
-            for each in drawn:
-                lock.check(self.folder, self._token)
-                path = self.folder / manifest.SHARDS / manifest.file_name(each.index)
-                if each.data is None:
-                    files.adopt(path.with_name(each.left), path)
-                else:
-                    files.write(path, each.data)
-            lock.check(self.folder, self._token)
-            journal.note(self.folder, list(kept.values()), self.config)
-        self._shards |= kept
-        self._totals = manifest.totals([self._totals, *(shard.report for shard in kept.values())])
-
-    def _shard(self, drawn: Drawn) -> Shard:
-        first, count = self.config.part(drawn.index)
-        return Shard(manifest.file_name(drawn.index), first, count, drawn.size, drawn.sha256, drawn.report)
-
-    def _tidy(self) -> None:
-        """Remove what a crash left half-written."""
-        with self._writing():
-            _make_shards(self.folder)
-            files.tidy(self.folder)
-            files.tidy(self.folder / manifest.SHARDS)
-            journal.mend(self.folder)
+        assert config.sampler.sampler is not None
+        return config, config.sampler.sampler
 
     def _find(self) -> None:
-        """See that what was finished is as it was. What somebody removed is drawn again."""
-        known = [shard for shard in self._begun.shards if (self.folder / manifest.SHARDS / shard.file).exists()]
-        whole = sum(shard.bytes for shard in known) <= COMPARED
-        for shard in known:
-            shards.check(self.folder, shard, self.config, whole=whole)
-            self._shards[shard.first // self.config.shard_size] = shard
+        """See which finished shards are damaged: they are drawn again."""
+        there = shards.listed(self.folder, self.config, self.manifest.records)
+        whole = sum(shard.path.lstat().st_size for shard in there) <= COMPARED
+        damaged = [shard for shard in there if not sound(shard, self.config, whole=whole)]
+        self.damaged = {shard.first // self.config.shard_size for shard in damaged}
+        if damaged:
+            names = ", ".join(shard.file for shard in damaged[:5]) + (" ..." if len(damaged) > 5 else "")
+            words = printable(f"damaged in {self.folder}, and drawn again: {names} ({len(damaged)} in all)")
+            warnings.warn(words, RuntimeWarning, stacklevel=4)
 
-    def _note_versions(self) -> None:
-        """Write the manifest of a new job, or of one that other versions go on with."""
-        now = versions()
-        last = self._begun.versions[-1] if self._begun.versions else {}
+    def _restore(self) -> None:
+        """Write what should be there: the condition, if it is damaged or gone; and the manifest, of a new job, of an
+        earlier format, or with the versions that go on with it."""
+        try:
+            shards.condition(self.folder, self.config.condition)
+        except InputError:
+            self._store.write(self.folder / shards.CONDITION, shards.encoded_condition(self._drawer.condition()))
+        now, noted = versions(), self.manifest.versions
+        last = noted[-1] if noted else {}
         if now != {key: last.get(key) for key in now}:
-            noted = [*self._begun.versions, {**now, "shard": len(self._shards)}]
-            self._begun = replace(self._begun, versions=noted)
+            self.manifest = replace(self.manifest, versions=[*noted, {**now, "shard": len(self._there())}])
+        if self.manifest.versions != noted or self.manifest.format != FORMAT:
+            self.manifest.write(self._store)
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+
+    def _there(self) -> set[int]:
+        """The shards that are there, and sound."""
+        listed = shards.listed(self.folder, self.config, {})
+        return {shard.first // self.config.shard_size for shard in listed} - self.damaged
+
+    def _keep(self, drawn: Sequence[Drawn]) -> None:
+        """Put shards where they belong."""
+        for each in drawn:
+            name = shards.file_name(each.index)
             with self._writing():
-                lock.check(self.folder, self._token)
-                journal.close(self.folder, self.manifest)
+                if each.data is None:
+                    self._store.adopt(each.left, name)
+                else:
+                    self._store.write(self._store.part(name), each.data)
+            self.damaged.discard(each.index)
+            self._done += self.config.part(each.index)[1]
+            self._rounds += each.totals["rounds"]
+            self._queries += each.totals["queries"]
+            self.manifest = self.manifest.plus(name, each.totals)
 
     def _standing(self) -> Standing:
-        done, steps = self._totals["num_samples"], self.config.steps
+        steps = self.config.steps
         return Standing(
             self.config.num,
-            done,
+            self._done,
             steps,
-            done * steps,
-            self._totals["rounds"],
-            self._totals["queries"],
+            self._done * steps,
+            self._rounds,
+            self._queries,
             perf_counter() - self._since,
             earlier=self._earlier * steps,
         )
@@ -158,11 +204,11 @@ class JobRunner:
     def _look(self, show: Show | None, error: str = "", *, last: bool = False) -> None:
         """Tell whoever looks how far it is, if the folder is still ours."""
         if not last:
-            lock.check(self.folder, self._token)
-        elif not lock.held(self.folder, self._token):
+            lock.check(self.folder, self._store.token)
+        elif not self._store.held:
             return
         workers = self._drawer.workers()
-        self._status.tell(self._totals["num_samples"], workers, error, last=last)
+        self._status.tell(self._done, workers, error, last=last)
         if show is not None and workers:
             standing = self._standing()
             first, *rest = standing.parts()
@@ -170,11 +216,10 @@ class JobRunner:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """However the drawing ends: say what is kept, and take the journal into the manifest."""
+        """However the drawing ends: say what is kept, and write down the time that it took."""
+        begun = self.manifest
         try:
             yield
-            with self._writing():
-                self._close()
         except KeyboardInterrupt as error:
             result = error.result if isinstance(error, Interrupted) else _nothing(self.config)
             raise Interrupted(f"interrupted; {self._kept()}", result) from error
@@ -182,13 +227,9 @@ class JobRunner:
             why = error.__cause__ if isinstance(error, SamplingError) else error
             raise JobError(f"{why}; {self._kept()}", self.folder) from error
         finally:
-            with suppress(OSError, JobError):  # whatever is finished is in the journal as well
-                self._close()
-
-    def _close(self) -> None:
-        lock.check(self.folder, self._token)
-        if (self.folder / journal.NAME).exists():
-            journal.close(self.folder, self.manifest)
+            if self.manifest != begun:
+                with suppress(OSError, JobError):  # the shards are there without it
+                    self.manifest.write(self._store)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -198,20 +239,12 @@ class JobRunner:
             raise JobError(f"{error.strerror or error}; {self._kept()}", self.folder) from error
 
     def _kept(self) -> str:
-        if not lock.held(self.folder, self._token):
+        if not self._store.held:
             return f"nothing is kept, for {self.folder} was deleted or replaced meanwhile"
-        told = journal.lines(self.folder, self.config)  # Ctrl-C may have come before the last one was remembered
-        self._shards |= {shard.first // self.config.shard_size: shard for shard in told}
-        kept = sum(shard.count for shard in self._shards.values())
+        kept = sum(self.config.part(index)[1] for index in self._there())
         return f"{kept} of {self.config.num} samples are kept in {self.folder}"
-
-
-def _make_shards(folder: Path) -> None:
-    (folder / manifest.SHARDS).mkdir(exist_ok=True)
-    if not files.is_folder(folder / manifest.SHARDS):
-        raise InputError(f"{folder / manifest.SHARDS} is not a folder")
 
 
 def _nothing(config: Config) -> Result:
     values = torch.zeros(0, *config.shape, dtype=config.torch_dtype)
-    return Result(values, torch.zeros(0, dtype=torch.int64), no_report(config), complete=False)
+    return Result(values, torch.zeros(0, dtype=torch.int64), shards.no_report(config), complete=False)

@@ -9,14 +9,15 @@ from typing import final
 
 from drawahead import jobs
 from drawahead.cli.registry import entry_of, setup
-from drawahead.cli.saying import INTERRUPTED, Stopped, say, say_json
+from drawahead.cli.saying import INTERRUPTED, Stopped, say, say_json, warnings_told
 from drawahead.cli.subjects import TargetOptions
 from drawahead.errors import JobError
 from drawahead.jobs import Job, RayWorkers
 from drawahead.jobs.commands.workers import planned
-from drawahead.jobs.journal import MOST_IN_MANIFEST
 from drawahead.samplers import Sampler
 from drawahead.words import counted
+
+_MOST_IN_REPORT = 10_000  # shards: a report of more would be long in the making, and large
 
 
 @final
@@ -44,21 +45,22 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if plan.remark and not (quiet or json):
         say(*plan.remark.splitlines())
     try:
-        job = jobs.draw(
-            folder,
-            plan.target,
-            plan.num,
-            name=target,
-            options=plan.options,
-            resume=wanted.resume,
-            any_version=wanted.any_version,
-            shard_size=wanted.shard_size,
-            sampler=wanted.sampler or (plan.sampler if found is None else None),
-            seed=wanted.seed if wanted.seed is not None or found is not None else 0,
-            max_batch_size=wanted.max_batch_size,
-            workers=wanted.workers,
-            progress=not quiet,
-        )
+        with warnings_told():
+            job = jobs.draw(
+                folder,
+                plan.target,
+                plan.num,
+                name=target,
+                options=plan.options,
+                resume=wanted.resume,
+                any_version=wanted.any_version,
+                shard_size=wanted.shard_size,
+                sampler=wanted.sampler or (plan.sampler if found is None else None),
+                seed=wanted.seed if wanted.seed is not None or found is not None else 0,
+                max_batch_size=wanted.max_batch_size,
+                workers=wanted.workers,
+                progress=not quiet,
+            )
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(target, folder)}", INTERRUPTED) from None
     except JobError as error:
@@ -66,7 +68,7 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
     if json:
         say_json(_to_dict(job))
     elif not quiet:
-        if len(job.shards) <= MOST_IN_MANIFEST:  # a report of more would be long in the making, and large
+        if len(job.shards) <= _MOST_IN_REPORT:
             say(*f"{job.report}{setup(plan.setup_seconds)}".splitlines())
         samples, shards = counted(job.num_samples, "sample"), counted(len(job.shards), "shard")
         say(f"{samples} in {shards} in {folder}; drawahead report {shlex.quote(str(folder))}")
@@ -103,5 +105,5 @@ def _to_dict(job: Job) -> dict[str, object]:
         "num_samples": job.num_samples,
         "shards": len(job.shards),
         "config": job.config.to_dict(),
-        "report": job.report.totals() if len(job.shards) <= MOST_IN_MANIFEST else None,
+        "report": job.report.totals() if len(job.shards) <= _MOST_IN_REPORT else None,
     }

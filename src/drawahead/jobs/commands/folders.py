@@ -39,39 +39,38 @@ def status(
     """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
     from drawahead.jobs.commands.standing import sentence, standing
 
+    verify = True
     while True:
-        found = standing(folder)
+        found = standing(folder, verify=verify)
         say_json(found) if json else say(sentence(found))
         if not (watch and found["drawing"]):
             return
+        verify = False
         time.sleep(EVERY)
 
 
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every shard of a job, and draw those again that are damaged or gone."""
+    """Read every shard of a job, and draw those again that are damaged."""
     from drawahead import jobs
     from drawahead.jobs.commands.exporting import chain_of_job
 
     job = jobs.read(folder)
-    _ = job.condition  # read, and compared with its hash
     damaged = [shard.file for shard in job.damaged()]
-    mended: list[str] = []
+    if not job.has_condition:
+        damaged.append("the condition")
     if damaged:
-        are = "is" if len(damaged) == 1 else "are"
-        which = f"{len(damaged)} of {counted(len(job.shards), 'shard')} {are} damaged: {', '.join(damaged[:5])}"
-        chain = chain_of_job(job, target)
+        chain, which = chain_of_job(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
         if chain is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
-        before = {shard.file: shard.sha256 for shard in job.shards}
-        mended = [shard.file for shard in jobs.mend(folder, chain) if shard.sha256 == before[shard.file]]
+        jobs.mend(folder, chain)
+    samples = f"{job.finished} of {counted(job.config.num, 'sample')}"
     if json:
-        found = {"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged, "same_bytes": mended}
-        say_json(found)
+        say_json({"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged})
     elif damaged and not quiet:
-        say(f"{which}; drawn again, {len(mended)} of them with the very same bytes")
+        say(f"{which}; drawn again: {samples} are sound")
     elif not quiet:
         shards = "the shard is" if len(job.shards) == 1 else f"all {len(job.shards)} shards are"
-        say(f"{shards} what the manifest tells: {counted(job.finished, 'sample')}")
+        say(f"{shards} sound: {samples}")
 
 
 def export(

@@ -72,6 +72,7 @@ def report(
     from drawahead.cli.subjects import TargetOptions
 
     job = jobs.read(folder)
+    job.verify()
     if out is not None and out.suffix.lower() == ".gif":
         gif, out = _only_gif(out, gif), None
     else:

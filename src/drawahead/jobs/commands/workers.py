@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from drawahead import validate
 from drawahead.chains import Chain
 from drawahead.cli.registry import entry_of, is_own, named
 from drawahead.cli.subjects import Subject, TargetOptions
@@ -23,10 +25,10 @@ def workers_named(name: str | None, address: str | None, gpus: float | None) -> 
             raise InputError("--address and --gpus-per-worker are for --workers ray")
         return None
     kind, _, number = name.partition(":")
-    if kind != "ray" or (":" in name and not (number.isdecimal() and int(number))):
+    if kind != "ray" or (":" in name and not re.fullmatch("0*[1-9][0-9]{0,18}", number)):
         raise InputError(f"--workers must be ray, or ray:N for N workers, not {name!r}")
-    if gpus is not None and gpus < 0:
-        raise InputError(f"--gpus-per-worker must not be negative, not {gpus:g}")
+    if gpus is not None:
+        validate.number("--gpus-per-worker", gpus, least=0)
     return RayWorkers(int(number) if number else None, gpus=gpus or 0.0, address=address)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, say_json
+from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, say_json, warnings_told
 from drawahead.jobs import RayWorkers, files
 from drawahead.proteins import design as tool
 from drawahead.proteins.design import scoring
-from drawahead.proteins.design.folder import MANIFEST
+from drawahead.proteins.design.folder import LAYOUT
+from drawahead.proteins.design.job import Standing
 from drawahead.proteins.design.page import page
-from drawahead.proteins.design.standing import Standing
 from drawahead.proteins.design.tables import is_file
 from drawahead.show.progress import bar, visible
 from drawahead.words import counted
@@ -26,7 +26,7 @@ def begun(
 ) -> tuple[list[Any], tool.Options, str]:
     """The structures, the options and the device; of a job that is resumed, what it was begun with is not asked for."""
     given = {name: _absolute(value) for name, value in given.items() if value is not None}
-    if resume and (out / MANIFEST).exists():
+    if resume and (out / LAYOUT.manifest).exists():
         before, structures = tool.settings(out)
         given, paths = before.to_dict() | given, paths or list(structures)
     return paths, tool.Options.of(given), device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -46,7 +46,7 @@ def draw(
 ) -> None:
     """Design, and say what was written."""
     try:
-        with bar() as show:
+        with warnings_told(), bar() as show:
 
             def watch(standing: Standing) -> None:
                 if not quiet:
@@ -111,7 +111,7 @@ def _end(failed: dict[str, str], done: int, out: Path) -> None:
 
 
 def _what_is_kept(out: Path) -> str:
-    if not (out / MANIFEST).exists():
+    if not (out / LAYOUT.manifest).exists():
         return "nothing was finished"
     kept = len(list((out / "parts").glob("[!.]*.json")))
     command = shlex.join(["drawahead", "design", "--out", str(out), "--resume"])

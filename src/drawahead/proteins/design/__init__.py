@@ -1,7 +1,6 @@
 """Sequences for folders of protein structures: ProteinMPNN as a tool."""
 
-from drawahead.proteins.design.fasta import Designed, Native
-from drawahead.proteins.design.folder import Part
+from drawahead.proteins.design.folder import Designed, Native, Part
 from drawahead.proteins.design.job import Job, run, settings
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.page import page

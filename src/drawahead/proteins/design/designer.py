@@ -8,14 +8,16 @@ from typing import final
 
 import torch
 
+from drawahead.chains.base import Tally
 from drawahead.errors import DrawaheadError, InputError
+from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design.batches import Drawn, OnRound, draw
-from drawahead.proteins.design.folder import Part
+from drawahead.proteins.design.folder import Designed, Native, Part, spelled
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.parts import part_of
 from drawahead.proteins.design.problem import Problem, build
 from drawahead.proteins.design.tables import Tables
-from drawahead.proteins.mpnn.model import Weights
+from drawahead.proteins.mpnn.model import Scores, Weights
+from drawahead.proteins.scores import scored
 from drawahead.proteins.structures.files import Backbone
 from drawahead.report import Report
 
@@ -116,3 +118,42 @@ class DesignWorker:
 
     def _count(self, report: Report) -> None:
         self._rounds += 1
+
+
+def native_scores(problem: Problem, seed: int, orders: int = 1) -> Scores:
+    """Scores of the structure's own sequence, in this many random orders."""
+    mpnn, numbers = problem.mpnn, torch.arange(orders)
+    chain = problem.chain(numbers, torch.ones(orders))
+    tokens = native_tokens(mpnn.structure).expand(orders, -1)
+    return scored(mpnn, tokens, chain.start(seed, numbers, Tally()).rank, mpnn.designed(chain))
+
+
+def part_of(drawn: Drawn, sha256: str, asked: Options, model: str) -> Part:
+    """The structure's own sequence and those drawn for it, as its file and the table have them."""
+    problem, designs, structure = drawn.problem, drawn.designs, drawn.problem.mpnn.structure
+    scores = native_scores(problem, asked.seed)
+    native = Native(
+        problem.name,
+        float(scores.score),
+        float(scores.global_score),
+        list(problem.fixed_chains),
+        list(problem.designed_chains),
+        model,
+        structure.ca_only,
+        asked.seed,
+        spelled(structure, structure.sequence, problem.designed_chains),
+    )
+    designed = tuple(
+        Designed(
+            drawn.temperature[i],
+            i % asked.num + 1,
+            float(designs.score[i]),
+            float(designs.global_score[i]),
+            float(designs.recovery[i]),
+            drawn.rounds[i],
+            spelled(structure, sequence.replace("/", ""), problem.designed_chains),
+        )
+        for i, sequence in enumerate(designs.sequences)
+    )
+    steps = problem.chain(torch.zeros(1, dtype=torch.int64), torch.ones(1)).steps
+    return Part(sha256, steps, native, designed, structure.dropped)

@@ -1,23 +1,32 @@
-"""The folder of a design job: what was asked, and what is finished of it."""
+"""The folder of a design job: what is finished of each structure, its FASTA file, and the table of all sequences.
+
+FASTA files have the header fields that ProteinMPNN writes, so that scripts which read those read these.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from drawahead.errors import InputError
 from drawahead.jobs import files
-from drawahead.proteins.design.fasta import Designed, Native, written
+from drawahead.jobs.store import SEAL, Layout, Store, check_seal, read_json, sealed_json
+from drawahead.proteins.structures.files import Backbone
 from drawahead.validate import short
-from drawahead.words import cell
+from drawahead.words import cell, printable
 
-MANIFEST, TABLE, PAGE = "design.json", "designs.csv", "report.html"
-_PARTS, _SEQUENCES = "parts", "seqs"
+TABLE, PAGE, SEQUENCES = "designs.csv", "report.html", "seqs"
+LAYOUT = Layout("design job", "design.json", "parts", (SEQUENCES, TABLE, PAGE))
+_FORMAT = 2
 _MOST = 1 << 28  # bytes of a file that is read back
 _COLUMNS = (
     "structure",
@@ -38,6 +47,51 @@ _COLUMNS = (
 
 @final
 @dataclass(frozen=True)
+class Native:
+    """The first entry: the sequence of the structure."""
+
+    name: str
+    score: float
+    global_score: float
+    fixed_chains: Sequence[str]
+    designed_chains: Sequence[str]
+    model: str
+    ca_only: bool
+    seed: int
+    sequence: str
+
+    def header(self) -> str:
+        model = "CA_model_name" if self.ca_only else "model_name"
+        return (
+            f"{printable(self.name)}, score={decimal(self.score)}, global_score={decimal(self.global_score)}, "
+            f"fixed_chains={list(self.fixed_chains)}, designed_chains={list(self.designed_chains)}, "
+            f"{model}={printable(self.model)}, git_hash=unknown, seed={self.seed}"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Designed:
+    """An entry of a sequence that was drawn."""
+
+    temperature: float
+    number: int
+    """From 1 on, at each temperature."""
+    score: float
+    global_score: float
+    recovery: float
+    rounds: int
+    sequence: str
+
+    def header(self) -> str:
+        return (
+            f"T={self.temperature}, sample={self.number}, score={decimal(self.score)}, "
+            f"global_score={decimal(self.global_score)}, seq_recovery={decimal(self.recovery)}"
+        )
+
+
+@final
+@dataclass(frozen=True)
 class Part:
     """What is finished of one structure."""
 
@@ -51,31 +105,98 @@ class Part:
     """Residues that lack a backbone atom."""
 
 
-def begin(folder: Path, about: Mapping[str, Any], resume: bool) -> None:
-    """Make the folder, or see that it holds the same job."""
+@final
+@dataclass(frozen=True)
+class Folder:
+    """The folder of a job under way."""
+
+    store: Store
+    job: str
+    """The identity of the job, which every part carries."""
+    records: Mapping[str, str]
+    """The sha256 of parts of earlier versions, which carry none."""
+
+    @staticmethod
+    @contextmanager
+    def opened(folder: Path, about: Mapping[str, Any], *, resume: bool) -> Iterator[Folder]:
+        """Begin a job about this, or go on with it; with another one is refused."""
+        with Store.opened(folder, LAYOUT, resume=resume) as store:
+            records: dict[str, str] = {}
+            old = store.begun and "records" not in (found := begun(folder))
+            if store.begun:
+                records = _unsealed(folder) if old else found["records"]
+                there, given = _flat(found), _flat(about)
+                differ = [
+                    f"{name} {short(there.get(name))}, not {short(value)}"
+                    for name, value in given.items()
+                    if there.get(name) != value
+                ]
+                if differ:
+                    raise InputError(f"{folder} was begun with {'; '.join(differ)}: resume it as it was begun")
+            store.make(LAYOUT.parts, SEQUENCES)
+            if old or not store.begun:
+                store.write_manifest({"format": _FORMAT, **about, "records": records})
+            yield Folder(store, files.sha256(json.dumps(about, sort_keys=True).encode()), records)
+
+    def keep(self, name: str, part: Part) -> None:
+        """Write what is finished of a structure."""
+        self._write_sequences(name, part)
+        self.store.write(self.store.part(f"{name}.json"), sealed_json({"job": self.job, "part": asdict(part)}))
+
+    def finished(self, name: str, sha256: str) -> Part | None:
+        """What is finished of a structure, if it is; one whose file has changed since is refused. A damaged part is
+        named, and drawn again; a FASTA file that is damaged or gone is written again."""
+        path = self.store.part(f"{name}.json")
+        if not path.exists():
+            return None
+        try:
+            part = self._read(path)
+        except (InputError, ValueError, TypeError, KeyError):
+            words = printable(f"damaged in {self.store.folder}, and drawn again: {path.name}")
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+            return None
+        if part.sha256 != sha256:
+            raise InputError("its file has changed since it was designed: name another folder")
+        self._write_sequences(name, part)
+        return part
+
+    def write_table(self, parts: Mapping[str, Part], seed: int) -> None:
+        """Write the table of all sequences."""
+        self.store.write(self.store.folder / TABLE, table(parts, seed).encode())
+
+    def _write_sequences(self, name: str, part: Part) -> None:
+        path, data = self.store.folder / SEQUENCES / f"{name}.fa", written(part.native, part.designed).encode()
+        try:
+            if files.read(path, "the FASTA file", _MOST) == data:
+                return
+        except InputError:
+            pass
+        self.store.write(path, data)
+
+    def _read(self, path: Path) -> Part:
+        found, data = read_json(path, "the part", _MOST)
+        if SEAL in found and "part" in found:
+            check_seal(found, data)
+            if found["job"] != self.job:
+                raise InputError("it is of another job")
+            found = found["part"]
+        elif self.records.get(path.name) != files.sha256(data):
+            raise InputError("it has no sha256")
+        return _part(found)
+
+
+def begun(folder: Path) -> dict[str, Any]:
+    """What a job was begun with."""
+    where = folder / LAYOUT.manifest
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder for designs: {error.strerror or error}") from None
-    files.refuse_links(folder, MANIFEST, _PARTS, _SEQUENCES, TABLE, PAGE)
-    manifest = folder / MANIFEST
-    if not manifest.exists():
-        if any(path.name != "lock" and not files.is_temporary(path) for path in folder.iterdir()):
-            raise InputError(f"{folder} is not empty, and holds no design job: name another folder")
-        files.write(manifest, json.dumps(about, indent=1).encode() + b"\n")
-    elif not resume:
-        raise InputError(f"{folder} holds a design job already: --resume it, or name another folder")
-    else:
-        found, given = _flat(begun(folder)), _flat(about)
-        differ = [
-            f"{name} {short(found.get(name))}, not {short(value)}"
-            for name, value in given.items()
-            if found.get(name) != value
-        ]
-        if differ:
-            raise InputError(f"{folder} was begun with {'; '.join(differ)}: resume it as it was begun")
-    for name in (_PARTS, _SEQUENCES):
-        make(folder / name)
+        found, data = read_json(where, "the manifest", _MOST)
+        if SEAL in found or "format" in found or "records" in found:  # earlier versions wrote none of these
+            check_seal(found, data)
+            if found.pop("format", None) != _FORMAT or not isinstance(found.get("records"), dict):
+                raise InputError(f"it does not have format {_FORMAT}, which is the one this version reads")
+    except InputError as error:
+        raise InputError(f"the manifest {where}: {error}") from None
+    return found
 
 
 def make(folder: Path) -> None:
@@ -89,42 +210,39 @@ def make(folder: Path) -> None:
 def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
     """With the options one by one."""
     asked = about.get("asked")
-    return {name: value for name, value in about.items() if name != "asked"} | (
-        asked if isinstance(asked, dict) else {}
-    )
+    plain = {name: value for name, value in about.items() if name not in ("asked", "records")}
+    return plain | (asked if isinstance(asked, dict) else {})
 
 
-def begun(folder: Path) -> dict[str, Any]:
-    """What a job was begun with."""
-    try:
-        found = json.loads(files.read(folder / MANIFEST, "the manifest", _MOST))
-    except ValueError as error:
-        raise InputError(f"{folder / MANIFEST} is not the manifest of a design job: {error}") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{folder / MANIFEST} is not the manifest of a design job")
+def _unsealed(folder: Path) -> dict[str, str]:
+    """The sha256 of parts of an earlier version, of those that can be read: it wrote none itself."""
+    found = {}
+    for path in (folder / LAYOUT.parts).glob("[!.]*.json"):
+        try:
+            part, data = read_json(path, "the part", _MOST)
+            _part(part)
+        except (InputError, ValueError, TypeError, KeyError):
+            continue
+        found[path.name] = files.sha256(data)
     return found
 
 
-def keep(folder: Path, name: str, part: Part) -> None:
-    """Write what is finished of a structure."""
-    files.write(folder / _SEQUENCES / f"{name}.fa", written(part.native, part.designed).encode())
-    files.write(folder / _PARTS / f"{name}.json", json.dumps(asdict(part)).encode())
+def _part(found: Any) -> Part:
+    """A part from what JSON gives; of the wrong types it is a TypeError."""
+    designed = tuple(Designed(**_typed(Designed, each)) for each in found["designed"])
+    plain = {name: found[name] for name in ("sha256", "steps", "dropped")}
+    native = Native(**_typed(Native, found["native"]))
+    return Part(**_typed(Part, plain | {"native": native, "designed": designed, "dropped": tuple(found["dropped"])}))
 
 
-def finished(folder: Path, name: str, sha256: str) -> Part | None:
-    """What is finished of a structure, if it is; one whose file has changed since is refused."""
-    path = folder / _PARTS / f"{name}.json"
-    if not path.exists():
-        return None
-    try:
-        given = json.loads(files.read(path, "the part", _MOST))
-        designed = tuple(Designed(**each) for each in given["designed"])
-        part = Part(given["sha256"], given["steps"], Native(**given["native"]), designed, tuple(given["dropped"]))
-    except (ValueError, TypeError, KeyError):
-        return None  # damaged: it is drawn again
-    if part.sha256 != sha256:
-        raise InputError("its file has changed since it was designed: name another folder")
-    return part
+def _typed(kind: type[Native | Designed | Part], found: dict[str, Any]) -> dict[str, Any]:
+    for each in fields(kind):
+        value = found[each.name]
+        plain = {"float": float, "int": int, "str": str, "bool": bool}.get(str(each.type), object)
+        texts = value if each.type in ("Sequence[str]", "tuple[str, ...]") else ()
+        if not isinstance(value, plain) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{each.name} cannot be {short(value)}")
+    return found
 
 
 def table(parts: Mapping[str, Part], seed: int) -> str:
@@ -140,3 +258,29 @@ def table(parts: Mapping[str, Part], seed: int) -> str:
             costs = [each.rounds, part.steps, seed, cell(native.model)]
             rows.writerow([cell(name), each.temperature, each.number, *scores, *costs, *chains, each.sequence])
     return text.getvalue()
+
+
+def written(native: Native, designed: Iterable[Designed]) -> str:
+    """The file."""
+    entries: list[Native | Designed] = [native, *designed]
+    return "".join(f">{entry.header()}\n{entry.sequence}\n" for entry in entries)
+
+
+def decimal(value: float) -> str:
+    """Four digits after the point, as many as are not zero for certain."""
+    return np.format_float_positional(np.float32(value), unique=False, precision=4)
+
+
+def spelled(structure: Backbone, letters: str, chains: Sequence[str]) -> str:
+    """The sequence of these chains, sorted, with / between them: X where residues are missing from the file, and the
+    letter of the file where one was left out because an atom is missing."""
+    parts = []
+    for chain in sorted(chains):
+        there = {
+            int(place): letter
+            for of, place, letter in zip(structure.chain, structure.index, letters, strict=True)
+            if of == chain
+        }
+        there |= {place: letter for of, place, letter in structure.absent if of == chain}
+        parts.append("".join(there.get(place, "X") for place in range(max(there) + 1)))
+    return "/".join(parts)

@@ -11,21 +11,51 @@ from typing import Any, final
 import torch
 
 from drawahead.errors import DrawaheadError, InputError
-from drawahead.jobs import files, lock
-from drawahead.jobs.workers import RayWorkers
-from drawahead.proteins.design import folder as kept
+from drawahead.executors.actors import RayWorkers
+from drawahead.jobs import files
 from drawahead.proteins.design import sources
 from drawahead.proteins.design.batches import WORKER_BYTES, shared
 from drawahead.proteins.design.designer import Designer, DesignWorker, Group, Outcome
-from drawahead.proteins.design.folder import Part
-from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.design.folder import Folder, Part, begun
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.standing import Standing
 from drawahead.proteins.design.tables import read_tables
 from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
 from drawahead.validate import as_device
+
+
+@final
+@dataclass
+class Standing:
+    """How far a job has come."""
+
+    structures: int
+    sequences: int
+    done: int = 0
+    """Structures finished or failed."""
+    drawn: int = 0
+    """Sequences finished."""
+    rounds: int = 0
+    seconds: float = 0.0
+    earlier: int = 0
+    """Structures that were finished before the job was resumed."""
+
+    def parts(self) -> list[str]:
+        """In words."""
+        found = [f"{self.done}/{self.structures} structures", f"{self.drawn}/{self.sequences} sequences"]
+        found.append(f"{self.rounds} rounds")
+        new = self.done - self.earlier
+        if new and self.done < self.structures:
+            left = round(self.seconds / new * (self.structures - self.done))
+            found.append(f"{left // 60}:{left % 60:02} left")
+        return found
+
+    @property
+    def share(self) -> float:
+        """Of the structures, those that are done."""
+        return self.done / self.structures if self.structures else 0.0
+
 
 Watch = Callable[[Standing], None]
 
@@ -62,7 +92,7 @@ def run(
     """
     asked = asked or Options()
     where = torch.device(device) if workers else as_device("device", device)
-    file = find_weights(asked)
+    file = sources.find_weights(asked)
     weights = Weights.load(file)
     if asked.ca_only and not weights.ca_only:
         raise InputError(f"--ca-only: {file} holds weights of full backbones")
@@ -75,22 +105,17 @@ def run(
     }
     home = Path(folder)
     found, wrong = sources.find(structures)
-    home.mkdir(parents=True, exist_ok=True)
-    with lock.locked(home) as token:
-        kept.begin(home, about, resume)
-        work = _Work(home, token, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
+    with Folder.opened(home, about, resume=resume) as opened:
+        work = _Work(opened, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
         parts = work.all(found, wrong)
-        lock.check(home, token)
-        files.write(home / kept.TABLE, kept.table(parts, asked.seed).encode())
+        opened.write_table(parts, asked.seed)
     return Job(home, parts, work.failed, work.standing)
 
 
 @final
 @dataclass
 class _Work:
-    folder: Path
-    token: str
-    """Of the folder's lock."""
+    folder: Folder
     designer: Designer
     workers: RayWorkers | None
     watch: Watch | None
@@ -111,7 +136,7 @@ class _Work:
         for name, path in found.items():
             try:
                 sums[name] = files.sha256(_bytes(path))
-                done = kept.finished(self.folder, name, sums[name])
+                done = self.folder.finished(name, sums[name])
                 if done is not None:
                     parts[name] = done
                     self.standing.earlier += 1
@@ -130,8 +155,7 @@ class _Work:
             for name, why in outcome.failed.items():
                 self.fail(name, why)
             for name, part in outcome.parts.items():
-                lock.check(self.folder, self.token)
-                kept.keep(self.folder, name, part)
+                self.folder.keep(name, part)
                 parts[name] = part
                 self.standing.seconds = time.perf_counter() - began
                 self._tell(1, each)
@@ -177,7 +201,7 @@ def _bytes(path: Path) -> bytes:
 
 def settings(folder: str | Path) -> tuple[Options, list[str]]:
     """What the job in a folder was begun with: its options and structures."""
-    found: dict[str, Any] = kept.begun(Path(folder))
+    found: dict[str, Any] = begun(Path(folder))
     paths = found.get("structures")
     if not isinstance(found.get("asked"), dict) or not isinstance(paths, list):
         raise InputError(f"{folder} holds no design job")

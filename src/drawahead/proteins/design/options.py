@@ -10,6 +10,8 @@ from typing import Any, final
 from drawahead.errors import InputError
 from drawahead.validate import number, numbers, short, whole
 
+_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
 
 @final
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Options:
         checked |= {"symmetry_weights": numbers("symmetry_weights", self.symmetry_weights)}
         for name in ("pssm_share", "backbone_noise"):
             checked[name] = number(name, getattr(self, name), least=0)
+        if self.dtype not in _DTYPES:
+            raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {short(self.dtype)}")
         if not self.temperature or min(self.temperature) <= 0 or len(set(self.temperature)) < len(self.temperature):
             raise InputError(f"temperature must be different positive numbers, not {short(self.temperature)}")
         for name, value in checked.items():

@@ -13,7 +13,6 @@ from drawahead.errors import InputError
 from drawahead.proteins.design import figures, sources
 from drawahead.proteins.design.folder import Part
 from drawahead.proteins.design.job import Job, settings
-from drawahead.proteins.design.models import find_weights
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import build, sample_numbers
 from drawahead.proteins.design.tables import read_tables
@@ -102,7 +101,7 @@ def _film(job: Job, asked: Options) -> Film | None:
     """How the first sequence of the first structure came about; it is drawn again, on the CPU."""
     name, heat = next(iter(job.parts)), asked.temperature[0]
     found, _ = sources.find([Path(path) for path in settings(job.folder)[1]])
-    weights = Weights.load(find_weights(asked))
+    weights = Weights.load(sources.find_weights(asked))
     tables, _ = read_tables(asked)
     structure = read_structure(found[name], ca_only=weights.ca_only)
     problem = build(name, structure, weights, asked, tables, "cpu")

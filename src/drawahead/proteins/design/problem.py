@@ -135,7 +135,7 @@ def _tied(name: str, structure: Backbone, asked: Options, tables: Tables) -> lis
 def _profile(name: str, structure: Backbone, asked: Options, tables: Tables) -> Profile | None:
     if tables.pssm is None:
         return None
-    entry = {chain: given for chain, given in tables.of("pssm", name).items() if given}
+    entry = {chain: given for chain, given in jsonl.by_chain("pssm", tables.of("pssm", name)) if given}
     trust = jsonl.by_residue("pssm", structure, entry, "pssm_coef", width=1)[:, 0]
     table = jsonl.by_residue("pssm", structure, entry, "pssm_bias")
     odds = jsonl.by_residue("pssm", structure, entry, "pssm_log_odds") if asked.pssm_log_odds else None

@@ -15,11 +15,9 @@ from drawahead.errors import DrawaheadError
 from drawahead.jobs import files
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design import sources
-from drawahead.proteins.design.fasta import spelled
-from drawahead.proteins.design.folder import make
-from drawahead.proteins.design.models import find_weights
+from drawahead.proteins.design.designer import native_scores
+from drawahead.proteins.design.folder import make, spelled
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.parts import native_scores
 from drawahead.proteins.design.problem import Problem, build
 from drawahead.proteins.design.tables import read_tables
 from drawahead.proteins.mpnn.model import Weights
@@ -52,7 +50,7 @@ def score(
     """Score the sequence of every structure in `asked.num` random orders, or write down the model's probabilities given
     the backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
     where = as_device("device", device)
-    weights = Weights.load(find_weights(asked)).to(getattr(torch, asked.dtype), where)
+    weights = Weights.load(sources.find_weights(asked)).to(getattr(torch, asked.dtype), where)
     tables, _ = read_tables(asked)
     home = Path(folder) / (PROBABILITIES if probabilities else SCORES)
     home.parent.mkdir(parents=True, exist_ok=True)

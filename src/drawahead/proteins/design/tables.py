@@ -62,14 +62,30 @@ def is_file(value: str) -> bool:
 
 
 def _read(option: str, path: Path) -> tuple[dict[str, Any], str]:
+    """What the lines say that can be read; where none can, or where they speak of all structures, one error."""
     try:
         data = path.read_bytes()
-        lines = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+        lines = [line for line in data.decode().splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         raise InputError(f"{_flag(option)} cannot be read from {path}: {error}") from None
-    if not lines or not all(isinstance(line, dict) for line in lines):
-        raise InputError(f"{_flag(option)}: every line of {path} must be a JSON object")
-    return {name: value for line in lines for name, value in line.items()}, sha256(data)
+    found: dict[str, Any] = {}
+    wrong = [f"line {i}: {why}" for i, line in enumerate(lines, 1) if (why := _take(line, found))]
+    if not found or (wrong and option == "bias"):
+        why = wrong[0] if wrong else "it has none"
+        raise InputError(f"{_flag(option)}: every line of {path} must be a JSON object; {why}")
+    return found, sha256(data)
+
+
+def _take(line: str, found: dict[str, Any]) -> str:
+    """Add what a line says. -> what is wrong with it."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    if not isinstance(entry, dict):
+        return f"{short(entry)} is none"
+    found |= entry
+    return ""
 
 
 def positions(option: str, structure: Backbone, chain: str, wanted: Any) -> list[int]:
@@ -91,14 +107,14 @@ def positions(option: str, structure: Backbone, chain: str, wanted: Any) -> list
 
 def fixed_positions(structure: Backbone, entry: Any) -> list[int]:
     """From {chain: [positions]}."""
-    return [i for chain, wanted in _by_chain("fixed", entry) for i in positions("fixed", structure, chain, wanted)]
+    return [i for chain, wanted in by_chain("fixed", entry) for i in positions("fixed", structure, chain, wanted)]
 
 
 def omitted_letters(structure: Backbone, entry: Any) -> dict[int | str, str]:
     """From {chain: [[[positions], letters], ...]}."""
     found: dict[int | str, str] = {}
-    for chain, rules in _by_chain("omit_at", entry):
-        for rule in rules:
+    for chain, rules in by_chain("omit_at", entry):
+        for rule in rules if isinstance(rules, list) else [rules]:
             if not isinstance(rule, list) or len(rule) != 2 or not isinstance(rule[1], str):
                 raise InputError(
                     f"--omit-at: a rule of chain {chain} must be [[positions], letters], not {short(rule)}"
@@ -115,9 +131,12 @@ def tied_groups(structure: Backbone, entry: Any) -> list[dict[int | str, float]]
     groups: list[dict[int | str, float]] = []
     for given in entry:
         group: dict[int | str, float] = {}
-        for chain, wanted in _by_chain("tied", given):
-            weighted = isinstance(wanted, list) and bool(wanted) and isinstance(wanted[0], list)
-            places, weights = wanted[:2] if weighted else (wanted, [1.0] * len(wanted))
+        for chain, wanted in by_chain("tied", given):
+            lists = wanted if isinstance(wanted, list) else [wanted, wanted, wanted]
+            weighted = bool(lists) and all(isinstance(part, list) for part in lists)
+            if not isinstance(wanted, list) or (weighted and len(lists) != 2):
+                raise InputError(f"--tied: chain {chain} must have [positions], or [[positions], [weights]]")
+            places, weights = lists if weighted else (lists, [1.0] * len(lists))
             if len(places) != len(weights):
                 raise InputError(f"--tied: chain {chain} has {len(places)} positions, but {len(weights)} weights")
             for place, weight in zip(places, weights, strict=True):
@@ -130,17 +149,20 @@ def by_residue(option: str, structure: Backbone, entry: Mapping[str, Any], key: 
     """From {chain: rows} or {chain: {key: rows}}, a row for every place of a chain -> (n, width). Chains that are not
     named have zeros."""
     found = torch.zeros(len(structure), width, dtype=torch.float64)
-    for chain, given in _by_chain(option, entry):
+    for chain, given in by_chain(option, entry):
+        if key and not (isinstance(given, Mapping) and key in given):
+            raise InputError(f"{_flag(option)}: chain {chain} must have {key}, not be {short(given)}")
         rows = numbers_of(f"{_flag(option)} of chain {chain}", given[key] if key else given, "cpu")
-        rows = rows.view(len(rows), -1)
+        rows = rows[:, None] if width == 1 and rows.dim() == 1 else rows
         mine = [i for i, of in enumerate(structure.chain) if of == chain]
-        if rows.shape[1] != width or (mine and int(structure.index[mine].max()) >= len(rows)):
+        if rows.dim() != 2 or rows.shape[1] != width or (mine and int(structure.index[mine].max()) >= len(rows)):
             raise InputError(f"{_flag(option)}: chain {chain} must have {width} numbers for each of its places")
         found[mine] = rows[structure.index[mine]]
     return found
 
 
-def _by_chain(option: str, entry: Any) -> Iterable[tuple[str, Any]]:
+def by_chain(option: str, entry: Any) -> Iterable[tuple[str, Any]]:
+    """The chains that an entry names, and what it says of each."""
     if not isinstance(entry, Mapping):
         raise InputError(f"{_flag(option)}: an entry must name chains, not be {short(entry)}")
     return entry.items()

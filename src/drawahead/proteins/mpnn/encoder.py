@@ -19,7 +19,7 @@ from drawahead.errors import InputError
 from drawahead.proteins.mpnn import alpha as _mpnn_alpha
 from drawahead.proteins.mpnn.alpha import CENTRES, radial_basis
 from drawahead.proteins.mpnn.ligand import with_ligand
-from drawahead.validate import short
+from drawahead.proteins.structures.files import made_up_backbone
 
 # Pairs of atoms whose distances describe an edge, in the order the weights were trained with.
 _PAIRS = (
@@ -67,9 +67,8 @@ class Weights:
             tensors, told = _safetensors(path) if str(path).endswith(".safetensors") else _pickled(path)
             weights = Weights(tensors, int(told["num_edges"]), int(told.get("atom_context_num", 0)))
             features = weights._edge_features
-            absent = {
-                f"{name}.weight" for name in ("W_s", "W_e", "W_out", "decoder_layers.0.W1")
-            } - weights.tensors.keys()
+            if features in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+                _try(weights)
         except OSError as error:
             raise InputError(
                 f"cannot read the weights {path}: {error.strerror or error}; the published ones come with the package "
@@ -78,10 +77,10 @@ class Weights:
         except InputError:
             raise
         except Exception as error:  # whatever a file that is something else makes torch say
-            why = f"{type(error).__name__}: {str(error)[:200]}"
-            raise InputError(f"{short(path)} is not a ProteinMPNN weight file: {why}") from None
-        if absent or features not in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
-            raise InputError(f"{path} is not a ProteinMPNN weight file: {absent or f'{features} edge features'}")
+            why = " ".join(f"{type(error).__name__}: {str(error)[:200]}".split())
+            raise InputError(f"{path} is not a ProteinMPNN weight file: {why}") from None
+        if features not in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+            raise InputError(f"{path} is not a ProteinMPNN weight file: {features} edge features")
         return weights
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Weights:
@@ -96,8 +95,8 @@ class Weights:
 
     def layers(self, kind: str) -> list[str]:
         """The names of the layers of "encoder" or "decoder"."""
-        count = sum(name.startswith(f"{kind}_layers") and name.endswith(".W1.weight") for name in self.tensors)
-        return [f"{kind}_layers.{i}" for i in range(count)]
+        numbers = (int(name.split(".")[1]) for name in self.tensors if name.startswith(f"{kind}_layers."))
+        return [f"{kind}_layers.{i}" for i in range(1 + max(numbers, default=-1))]
 
     def linear(self, name: str, x: Tensor) -> Tensor:
         return linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
@@ -190,6 +189,14 @@ def _messages(
     own = nodes[:, None].expand_as(edges)
     hidden = gelu(weights.linear(first, torch.cat([own, edges, nodes[neighbours]], dim=-1)))
     return weights.linear(third, gelu(weights.linear(second, hidden)))
+
+
+def _try(weights: Weights) -> None:
+    """Use them once, on a few residues: a layer that is missing, or of another shape, shows here."""
+    from drawahead.proteins.mpnn.model import ProteinMPNN  # which imports this file
+
+    if not bool(ProteinMPNN(weights, made_up_backbone(3), dtype=torch.float32).log_probs().isfinite().all()):
+        raise ValueError("they give no probabilities")
 
 
 def _pickled(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

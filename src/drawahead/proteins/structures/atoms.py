@@ -17,8 +17,6 @@ from drawahead.errors import InputError
 from drawahead.proteins.structures.elements import NUMBERS
 from drawahead.validate import short
 
-SUFFIXES = (".pdb", ".ent", ".cif", ".mmcif")
-"""How the names of structure files end, before .gz."""
 _PIECE = 1 << 20  # bytes that are unpacked at a time
 _PACKED = 100  # how many times its size a file may unpack to: real ones take about 5
 _LONGEST = 8192  # characters of a line of a structure: CIF allows for 2048
@@ -62,7 +60,7 @@ def read_residues(path: Path) -> tuple[list[Residue], Ligand]:
     """
     data = _unpacked(path)
     first = next((line for line in _lines(data) if not line.isspace()), "")
-    mmcif = ".cif" in path.suffixes[-2:] or ".mmcif" in path.suffixes[-2:] or first.lstrip().startswith("data_")
+    mmcif = path.name.lower().removesuffix(".gz").endswith((".cif", ".mmcif")) or first.lstrip().startswith("data_")
     found: dict[tuple[str, str], Residue] = {}
     other: dict[tuple[str, str, str], Residue] = {}
     elements: dict[tuple[str, str, str, str], int] = {}
