@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.language.protein_lm import ProteinLM
     from drawahead.policies.policy import accelerate, policy
     from drawahead.proteins.mpnn.model import ProteinMPNN
+    from drawahead.science.sde import from_score_sde
 
 _HOMES = {
     "MaskedLM": "language.masked_lm",
@@ -21,6 +22,7 @@ _HOMES = {
     "ProteinLM": "language.protein_lm",
     "ProteinMPNN": "proteins.mpnn.model",
     "from_diffusers": "diffusers.chain",
+    "from_score_sde": "science.sde",
     "DrawaheadPipeline": "diffusers.pipeline",
     "accelerate": "policies.policy",
     "policy": "policies.policy",
@@ -34,6 +36,7 @@ __all__ = [
     "ProteinMPNN",
     "accelerate",
     "from_diffusers",
+    "from_score_sde",
     "policy",
 ]
 
