@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.language.protein_lm import ProteinLM
     from drawahead.policies.policy import accelerate, policy
     from drawahead.proteins.mpnn.model import ProteinMPNN
+    from drawahead.science.ancestral import from_denoising_diffusion, from_guided_diffusion
     from drawahead.science.sde import from_score_sde
 
 _HOMES = {
@@ -21,7 +22,9 @@ _HOMES = {
     "PermutationLM": "language.permutation",
     "ProteinLM": "language.protein_lm",
     "ProteinMPNN": "proteins.mpnn.model",
+    "from_denoising_diffusion": "science.ancestral",
     "from_diffusers": "diffusers.chain",
+    "from_guided_diffusion": "science.ancestral",
     "from_score_sde": "science.sde",
     "DrawaheadPipeline": "diffusers.pipeline",
     "accelerate": "policies.policy",
@@ -35,7 +38,9 @@ __all__ = [
     "ProteinLM",
     "ProteinMPNN",
     "accelerate",
+    "from_denoising_diffusion",
     "from_diffusers",
+    "from_guided_diffusion",
     "from_score_sde",
     "policy",
 ]
