@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.policies.policy import accelerate, policy
     from drawahead.proteins.mpnn.model import ProteinMPNN
     from drawahead.science.ancestral import from_denoising_diffusion, from_guided_diffusion
-    from drawahead.science.sde import from_score_sde
+    from drawahead.science.k_diffusion import from_k_diffusion
+    from drawahead.science.reverse import from_score_sde
 
 _HOMES = {
     "MaskedLM": "language.masked_lm",
@@ -25,7 +26,8 @@ _HOMES = {
     "from_denoising_diffusion": "science.ancestral",
     "from_diffusers": "diffusers.chain",
     "from_guided_diffusion": "science.ancestral",
-    "from_score_sde": "science.sde",
+    "from_k_diffusion": "science.k_diffusion",
+    "from_score_sde": "science.reverse",
     "DrawaheadPipeline": "diffusers.pipeline",
     "accelerate": "policies.policy",
     "policy": "policies.policy",
@@ -41,6 +43,7 @@ __all__ = [
     "from_denoising_diffusion",
     "from_diffusers",
     "from_guided_diffusion",
+    "from_k_diffusion",
     "from_score_sde",
     "policy",
 ]

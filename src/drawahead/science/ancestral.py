@@ -20,6 +20,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.oracles.condition import Condition
 from drawahead.schedules import Given, LearnedRange, Plan, ddim_steps
+from drawahead.science.ladders import Tables
 from drawahead.validate import as_shape, instance, short
 
 Step = Callable[[Any, Tensor, Tensor, bool], tuple[Tensor, Tensor, Tensor]]
@@ -127,16 +128,9 @@ class _Prediction:
 
     def __init__(self, network: Any, tables: _Tables, clip: bool, last: Callable[[Tensor], Tensor]) -> None:
         self.network, self.clip, self.last, self.more = network, clip, last, tables.more
-        self.tables: dict[torch.device, tuple[Tensor, ...]] = {}
-        self._cpu = tables.p, tables.q, tables.time
-
-    def captured_parts(self) -> dict[str, object]:
-        """What a captured round depends on: which devices have asked so far is no part of it."""
-        return {"network": self.network, "clip": self.clip, "last": self.last}
+        self.tables = Tables(tables.p, tables.q, tables.time)
 
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
-        if x.device not in self.tables:
-            self.tables[x.device] = tuple(table.to(x.device) for table in self._cpu)
         p, q, time = self.tables[x.device]
         output = self.network(x, time[k], *[None] * self.more, **given)
         data, rest = output.double().tensor_split([x.shape[1]], dim=1)
