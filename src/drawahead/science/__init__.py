@@ -9,13 +9,19 @@ from drawahead.doors import doors
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.science.ladders import DPMPP2MSDE
     from drawahead.science.reverse import AnnealedLangevin, EulerMaruyama, ReverseDiffusion
+    from drawahead.science.rows import repeated
     from drawahead.science.sde import SDE, VESDE, VPSDE, SubVPSDE
     from drawahead.science.second_order import DPMPPSDE, DPM2Ancestral, DPMPP2SAncestral, StochasticHeun
+    from drawahead.science.statistics import Draws, Summary, summary
+    from drawahead.science.stopping import Estimate, until
 
 _HOMES = {
     name: f"science.{home}"
     for home, names in {
         "ladders": "DPMPP2MSDE",
+        "rows": "repeated",
+        "statistics": "Draws Summary summary",
+        "stopping": "Estimate until",
         "reverse": "AnnealedLangevin EulerMaruyama ReverseDiffusion",
         "sde": "SDE VESDE VPSDE SubVPSDE",
         "second_order": "DPMPPSDE DPM2Ancestral DPMPP2SAncestral StochasticHeun",
@@ -32,10 +38,16 @@ __all__ = [
     "AnnealedLangevin",
     "DPM2Ancestral",
     "DPMPP2SAncestral",
+    "Draws",
+    "Estimate",
     "EulerMaruyama",
     "ReverseDiffusion",
     "StochasticHeun",
     "SubVPSDE",
+    "Summary",
+    "repeated",
+    "summary",
+    "until",
 ]
 
 
