@@ -8,6 +8,8 @@ from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.science.ladders import DPMPP2MSDE
+    from drawahead.science.langevin import Langevin
+    from drawahead.science.measurements import posterior
     from drawahead.science.reverse import AnnealedLangevin, EulerMaruyama, ReverseDiffusion
     from drawahead.science.rows import repeated
     from drawahead.science.sde import SDE, VESDE, VPSDE, SubVPSDE
@@ -18,6 +20,8 @@ if TYPE_CHECKING:  # what type checkers and editors see
 _HOMES = {
     name: f"science.{home}"
     for home, names in {
+        "langevin": "Langevin",
+        "measurements": "posterior",
         "ladders": "DPMPP2MSDE",
         "rows": "repeated",
         "statistics": "Draws Summary summary",
@@ -41,10 +45,12 @@ __all__ = [
     "Draws",
     "Estimate",
     "EulerMaruyama",
+    "Langevin",
     "ReverseDiffusion",
     "StochasticHeun",
     "SubVPSDE",
     "Summary",
+    "posterior",
     "repeated",
     "summary",
     "until",
