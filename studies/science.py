@@ -34,7 +34,7 @@ from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, sa
 from studies.tables import table
 
 SHAPE = (1, 32, 16)
-CHOSEN = (400, 1500, 3300, 5600)  # of the 7000 test spectra
+CHOSEN = (50, 3300, 1500)  # of the 7000 test spectra, before, while and after most hydrogen is ionised
 DRAWS = 200
 BATCHES = (1, 16, 64, 200)
 SIDES = ("drawahead", "sequential")
@@ -181,7 +181,7 @@ def speeds(place: Place, model: Emulator, limit: float, save_rows: Callable[[lis
     began, rows = time.perf_counter(), list[Numbers]()
     batches = BATCHES if place.real else (1, 2)
     cases = [(batch, half, False) for half in (False, True) for batch in batches]
-    cases += [(batch, True, True) for batch in batches]
+    cases += [(batch, True, True) for batch in (batches[0], batches[-1])]
     chains: dict[tuple[bool, bool], da.GaussianChain] = {}
     for batch, half, compiled in cases:
         if time.perf_counter() - began > limit:
@@ -193,10 +193,13 @@ def speeds(place: Place, model: Emulator, limit: float, save_rows: Callable[[lis
             chains[half, compiled] = made.compiled() if compiled else made
         target = chains[half, compiled]
         row: Numbers = {"draws": batch, "half": half, "compiled": compiled}
-        row["sequential"] = measured(place, target, da.Sequential(), batch, place.seeds[:1])
-        row["drawahead"] = measured(place, target, None, batch, place.seeds[:3], warm_ups=2)
+        try:
+            row["sequential"] = measured(place, target, da.Sequential(), batch, place.seeds[:1])
+            row["drawahead"] = measured(place, target, None, batch, place.seeds[:2], warm_ups=2)
+        except da.DrawaheadError as error:  # half precision may not be enough for it
+            print(f"{batch} draws, half={half}, compiled={compiled}: {error}", flush=True)
+            continue
         if not half and not compiled:
-            model.ode(model.spectra[0], batch)  # a warm-up
             start = place.now()
             _, row["ode_passes"] = model.ode(model.spectra[0], batch)
             row["ode_seconds"] = place.now() - start
@@ -212,7 +215,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--package", type=Path, help="the folder psdenoiser of the wheel")
     parser.add_argument("--spectra", type=Path, help="spectra, as --shorten writes them")
     parser.add_argument("--shorten", type=Path, nargs=2, metavar=("FROM", "TO"), help="write a small file of spectra")
-    parser.add_argument("--limit", type=float, default=75.0, help="seconds for timings: then rows are left out")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for timings: then rows are left out")
 
 
 def shorten(whole: Path, part: Path) -> None:
@@ -245,7 +248,7 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
 def values(data: Data | None) -> dict[str, str | None]:
     """What the section says; nothing before it was measured."""
     if data is None:
-        return dict.fromkeys(("gpu", "versions", "laws", "speeds", "draws", "law_seconds", "law_rounds"))
+        return dict.fromkeys(("gpu", "versions", "laws", "speeds", "draws", "law_seconds", "law_rounds", "figure"))
     lines = []
     for row in data["laws"]:
         one, ahead, ode = row["sequential"], row["drawahead"], row["ode"]
@@ -264,6 +267,7 @@ def values(data: Data | None) -> dict[str, str | None]:
     first = data["laws"][0]
     return {
         "gpu": data["machine"],
+        "figure": "figures/science.png",
         "versions": origin(data, "science")["versions"],
         "draws": str(first["draws"]),
         "law_seconds": f"{first['drawahead']['seconds']:.1f} s instead of {first['sequential']['seconds']:.1f} s",

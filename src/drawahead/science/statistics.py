@@ -143,6 +143,8 @@ class Draws:
         instance("samples", samples, Tensor, "a tensor of samples")
         if samples.dim() < 1 or (self._shape is not None and samples.shape[1:] != self._shape):
             raise InputError(f"samples must have shape (number, *{self._shape}), not {tuple(samples.shape)}")
+        if not samples.is_floating_point():
+            raise InputError(f"samples must be numbers of a scale, not {samples.dtype}: tokens have no quantiles")
         if not len(samples):
             return
         values = (
@@ -225,8 +227,6 @@ def summary(result: Result | Tensor, *, quantiles: Sequence[float] = LEVELS, dra
         )
     samples = result.samples if isinstance(result, Result) else result
     instance("result", samples, Tensor, "a result of da.sample, or its samples")
-    if not samples.is_floating_point():
-        raise InputError(f"samples must be numbers of a scale, not {samples.dtype}: tokens have no quantiles")
     if draws is not None:
         draws = whole("draws", draws, 2)
         if len(samples) % draws:
