@@ -15,7 +15,7 @@ from drawahead.cli.app import run
 def test_the_summary_of_a_job_is_that_of_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = da.targets.DataSet(torch.eye(4))
     chain = da.GaussianChain(target, da.DDPM(timesteps=range(900, -1, -100)))
-    job = da.jobs.draw(tmp_path / "job", chain, 20, sampler=da.Sequential(), seed=0, shard_size=6)
+    job = da.jobs.draw(tmp_path / "job", chain, 20, sampler=da.Sequential(), seed=0, shard_size=6, name="eye")
     folder = str(tmp_path / "job")
     assert run(["export", folder, "--to", "npz", "--summary", "--out", str(tmp_path / "found.npz")]) == 0
     expected = da.summary(job.samples())

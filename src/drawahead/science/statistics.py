@@ -171,7 +171,7 @@ class Draws:
         if len(held) > 2 * _HELD:
             even = len(held) // 2 * 2
             turn, self._turns[level] = self._turns[level], 1 - self._turns[level]
-            self._lost += 2.0**level / 2
+            self._lost += 2.0**level  # by so much a rank may now be off, at most
             held, rest = held[even:], held[:even].sort(0).values[turn::2]
             self._hold(rest, level + 1)
         self._held[level] = held
