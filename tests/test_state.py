@@ -365,7 +365,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
 
 
 def through(runner: da.Runner, chain: Chain) -> Tensor:
-    return runner.sample(NUMBER, seed=1, chain=chain).samples
+    return runner.using(chain=chain).sample(NUMBER, seed=1).samples
 
 
 def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:

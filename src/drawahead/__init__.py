@@ -40,7 +40,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
     from drawahead.proteins import design
     from drawahead.rejection import Rejection, rejection, speculative_rejection
     from drawahead.report import Report
-    from drawahead.runner import Result, Runner
+    from drawahead.rounds.run import Result
+    from drawahead.runner import Runner
     from drawahead.sample import sample, tune
     from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
     from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
@@ -139,7 +140,8 @@ _HOMES = {
         "oracles.perturbed": "Noisy NoisyDenoiser",
         "rejection": "Rejection rejection speculative_rejection",
         "report": "Report",
-        "runner": "Result Runner",
+        "rounds.run": "Result",
+        "runner": "Runner",
         "sample": "sample tune",
         "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
         "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",

@@ -175,10 +175,10 @@ def zeros_refused(patch: Patch) -> None:
     """Captured rounds refused chains with two A's of zero, and blamed the sampler."""
     own = drawahead.runner.start
 
-    def start(call: Any, executor: Any, graphs: bool | None, **options: Any) -> Any:
-        if graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
+    def start(call: Any, held: Any) -> Any:
+        if call.graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
             raise InputError("graphs=True needs another sampler")
-        return own(call, executor, graphs, **options)
+        return own(call, held)
 
     patch.setattr(drawahead.runner, "start", start)
 
