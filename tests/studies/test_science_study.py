@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from studies.__main__ import main
-from studies.science import CHOSEN, STUDY, bands
+from studies.science import STUDY, bands
+from studies.spectra import CHOSEN
 from studies.study import data_path, read
 
 
