@@ -66,7 +66,7 @@ class _Composite:
 @final
 @dataclass(frozen=True, repr=False)
 class DPM2Ancestral(Twice):
-    """`dpm_2_ancestral`, diffusers' KDPM2AncestralDiscreteScheduler: the slope halfway is taken for the whole step."""
+    """`dpm_2_ancestral`: the slope halfway is taken for the whole step."""
 
     def combine(self, x: Tensor, here: Tensor, one: Tensor, there: Tensor, at: Tensor, two: Tensor) -> Tensor:
         return x - here * (at - two) / there
