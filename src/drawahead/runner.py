@@ -37,8 +37,8 @@ from drawahead.show.progress import Standing, bar, watching
 from drawahead.validate import short, whole
 
 Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
-_OWN: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
-"""What the own runner of a chain, or of an oracle that is given itself, holds: it goes when they go."""
+_OWN: weakref.WeakKeyDictionary[Any, Runner] = weakref.WeakKeyDictionary()
+"""The own runner of a chain, or of an oracle that is given itself: it goes when they go."""
 
 
 @final
@@ -95,6 +95,7 @@ class Runner:
         *,
         chain: Chain | None = None,
         sampler: Sampler | str | None = None,
+        executor: Executor | None = None,
         graphs: bool | None = None,
         max_batch_size: int | None = None,
     ) -> Runner:
@@ -105,8 +106,10 @@ class Runner:
             `replace` returns it. With tensors of the same shapes nothing is captured again.
         """
         other = copy.copy(self)
-        other.chain, other.report = chain or self.chain, None
-        other.sampler = self.sampler if sampler is None else as_sampler(sampler)
+        other.chain, other.report = self.chain if chain is None else chain, None
+        if sampler is not None:
+            other.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
+        other._executor = self._executor if executor is None else executor
         other._graphs = self._graphs if graphs is None else graphs
         other._max_batch_size = self._max_batch_size if max_batch_size is None else max_batch_size
         other._check()
@@ -227,11 +230,17 @@ def own_runner(
     graphs: bool | None = None,
     max_batch_size: int | None = None,
 ) -> Runner:
-    """A target's own runner, as it is used by calls of `sample`. It does not keep the target."""
-    runner = Runner(target, sampler, executor, graphs=graphs, max_batch_size=max_batch_size)
-    with suppress(TypeError):  # of a function that nothing can be remembered of
-        runner._held = _OWN.setdefault(target, runner._held)
-    return runner
+    """A target's own runner, as a call of `sample` uses it."""
+    chain = as_chain(target)
+    try:
+        own = _OWN.get(target)
+    except TypeError:  # a function that nothing can be remembered of
+        return Runner(chain, sampler, executor, graphs=graphs, max_batch_size=max_batch_size)
+    if own is None:
+        own = Runner(chain)
+        del own.chain  # or the target would never go
+        own = _OWN.setdefault(target, own)
+    return own.using(chain=chain, sampler=sampler, executor=executor, graphs=graphs, max_batch_size=max_batch_size)
 
 
 def settled(call: Call, held: Held) -> Call:

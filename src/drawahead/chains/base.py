@@ -194,7 +194,7 @@ class Paths(abc.ABC):
         for name in (*self.tables, *self.streams):
             part = getattr(self, name)
             setattr(self, name, None if part is None else part[rows])
-        self.given = of_rows(self.given, rows)
+        self.given = of_rows(self.given, rows) if self.given else {}
 
     @abc.abstractmethod
     def result(self, rows: Tensor | slice) -> Tensor:

@@ -85,11 +85,6 @@ class Chain(abc.ABC):
         return self
 
     @property
-    def owner(self) -> Any:
-        """What captured rounds of this chain go with."""
-        return self.model
-
-    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return torch.device("cpu")
@@ -106,8 +101,6 @@ class Chain(abc.ABC):
 
     reads_rows: ClassVar[bool] = False
     """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
-    choice_changes_samples: ClassVar[bool] = True
-    """Whether a seed's samples depend on which exact sampler of fixed noise draws them."""
 
     @property
     def answers_paths(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.affine import AffinePaths
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.loops.called import equal
@@ -139,10 +139,6 @@ class Batch(Chain):
     @property
     def model(self) -> GaussianChain:
         return self.chain
-
-    @property
-    def owner(self) -> Any:
-        return self.chain.owner
 
     @property
     def device(self) -> torch.device:

@@ -14,8 +14,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.stacked import StackedChain
-from drawahead.chains.stacked_plan import StackedPlan
+from drawahead.chains import StackedChain, StackedPlan
 from drawahead.errors import InputError
 from drawahead.oracles.denoisers import Denoiser
 from drawahead.schedules import Plan

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.runner import Result
+from drawahead.rounds.run import Result
 from drawahead.validate import instance, numbers, short, whole
 from drawahead.validate import path as as_path
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.special import ndtri
 
 from drawahead.chains.base import Tally, repeated
-from drawahead.chains.token_answers import Reread
-from drawahead.chains.token_paths import TokenPaths
-from drawahead.chains.tokens import TokenChain
+from drawahead.chains.rereading import Reread
+from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.executors.local import Local
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.scores import Score
