@@ -30,6 +30,7 @@ import drawahead as da
 from drawahead import Coupled, GaussianChain, Report
 from drawahead.chains.base import Chain
 from drawahead.rounds.captured import Batch
+from drawahead.rounds.guard import Guard
 from tests.changes import (
     IN_PLACE,
     KNOWN,
@@ -661,6 +662,16 @@ def test_what_nobody_reads_may_change(used: list[Batch], monkeypatch: pytest.Mon
     monkeypatch.setitem(globals(), "SCALE", 2.0)
     monkeypatch.setattr(Settings, "scale", 2.0)
     drawn(chain, True)
+    assert used[0] is used[1]
+
+
+def test_a_library_that_a_model_holds_is_not_walked_through(used: list[Batch]) -> None:
+    library = Plain()
+    library.torch, library.numpy = torch, np  # type: ignore[attr-defined]
+    chain = by(lambda: float(library.torch.ones(())))  # type: ignore[attr-defined]
+    assert len(Guard({"model": chain.denoiser}).marks) < 2000
+    for _ in range(2):
+        drawn(chain, True)
     assert used[0] is used[1]
 
 

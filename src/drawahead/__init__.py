@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
         rtk,
         samplers,
         schedules,
+        science,
         show,
         targets,
         teaching,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
     from drawahead.sample import sample, tune
     from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
     from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
+    from drawahead.science.statistics import Summary, summary
+    from drawahead.science.stopping import until
     from drawahead.verification.findings import Verdict
     from drawahead.verification.verify import verify
 
@@ -92,6 +95,7 @@ __all__ = [
     "StackedPlan",
     "Stepwise",
     "StochasticLocalization",
+    "Summary",
     "TokenChain",
     "TokenOracle",
     "Verdict",
@@ -110,12 +114,15 @@ __all__ = [
     "sample",
     "samplers",
     "schedules",
+    "science",
     "show",
     "speculative_rejection",
+    "summary",
     "targets",
     "teaching",
     "tilings",
     "tune",
+    "until",
     "verify",
 ]
 
@@ -138,6 +145,8 @@ _HOMES = {
         "sample": "sample tune",
         "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
         "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",
+        "science.statistics": "Summary summary",
+        "science.stopping": "until",
         "verification.findings": "Verdict",
         "verification.verify": "verify",
     }.items()

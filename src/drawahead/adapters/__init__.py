@@ -12,6 +12,9 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.language.protein_lm import ProteinLM
     from drawahead.policies.policy import accelerate, policy
     from drawahead.proteins.mpnn.model import ProteinMPNN
+    from drawahead.science.ancestral import from_denoising_diffusion, from_guided_diffusion
+    from drawahead.science.k_diffusion import from_k_diffusion
+    from drawahead.science.reverse import from_score_sde
 
 __all__ = [
     "DrawaheadPipeline",
@@ -20,7 +23,11 @@ __all__ = [
     "ProteinLM",
     "ProteinMPNN",
     "accelerate",
+    "from_denoising_diffusion",
     "from_diffusers",
+    "from_guided_diffusion",
+    "from_k_diffusion",
+    "from_score_sde",
     "policy",
 ]
 
@@ -34,5 +41,8 @@ doors(
         "language.protein_lm": "ProteinLM",
         "policies.policy": "accelerate policy",
         "proteins.mpnn.model": "ProteinMPNN",
+        "science.ancestral": "from_denoising_diffusion from_guided_diffusion",
+        "science.k_diffusion": "from_k_diffusion",
+        "science.reverse": "from_score_sde",
     },
 )

@@ -111,6 +111,10 @@ ADAPTERS = tuple(
         ("DrawaheadPipeline", "pipelines of diffusers that draw images", "diffusers", "diffusers", _YOURS),
         ("policy", "diffusion policies, drawn by a copy", "diffusers", "diffusers", "your policy's"),
         ("accelerate", "diffusion policies, changed in place", "diffusers", "diffusers", "your policy's"),
+        ("from_score_sde", "score functions of SDEs, as in score_sde", "torch", "", "your network's"),
+        ("from_denoising_diffusion", "diffusions of denoising-diffusion-pytorch", "torch", "", "your network's"),
+        ("from_guided_diffusion", "diffusions of guided-diffusion", "torch", "", "your network's"),
+        ("from_k_diffusion", "random samplers of k-diffusion", "torch", "", "your network's"),
         ("ProteinMPNN", "protein sequences for a backbone", "torch", "proteins", "the published files, as they are"),
     )
 )

@@ -64,7 +64,7 @@ def check_rows(given: Given, num_samples: int) -> None:
         if 1 != len(table) < num_samples:
             raise InputError(
                 f"condition[{name!r}] has {len(table)} rows, but {num_samples} samples are asked for: give one row for "
-                "each sample, or a single one for all"
+                "each sample, a single one for all, or draw several of each row by da.science.repeated(chain, draws)"
             )
 
 

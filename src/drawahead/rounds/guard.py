@@ -88,6 +88,8 @@ class Guard:
             self._mapping(value if kind is dict else vars(value))
         elif isinstance(value, types.FunctionType):
             self._function(value)
+        elif isinstance(value, types.ModuleType) and getattr(value, "__file__", None) and _is_installed(value):
+            self.marks.append(value.__name__)  # all that it imports would be walked otherwise
         elif isinstance(value, type):
             self._class(value)
         elif kind in (list, tuple) and _NUMBERS.issuperset(kinds := tuple(map(type, value))):

@@ -1,8 +1,10 @@
-"""Samples of a job as pictures and lines of text."""
+"""Samples of a job as pictures, lines of text and statistics."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import numpy as np
 
 from drawahead.chains import Chain
 from drawahead.cli.registry import named
@@ -11,6 +13,7 @@ from drawahead.errors import InputError
 from drawahead.jobs import Job
 from drawahead.jobs.commands.report import chain_of
 from drawahead.jobs.export import whole
+from drawahead.science.statistics import Draws
 from drawahead.show import plots
 from drawahead.show.views import Images, Texts, View, view_of, view_of_samples
 from drawahead.words import printable
@@ -37,6 +40,15 @@ def picture(job: Job, path: Path, shown: View) -> None:
     plots.check()
     most = PICTURED if isinstance(shown, Images) else 1
     shown.draw(job.samples(0, min(most, job.num_samples)), path)
+
+
+def statistics(job: Job, path: Path) -> None:
+    """What the samples say about each entry, as `da.summary` has it."""
+    draws = Draws()
+    for part in job.parts():
+        draws.add(part)
+    with whole(path) as temporary, temporary.open("xb") as file:
+        np.savez(file, **draws.summary().arrays())  # type: ignore[arg-type]
 
 
 def lines(job: Job, path: Path, shown: View, *, fasta: bool) -> None:

@@ -83,22 +83,27 @@ def export(
         Path | None, typer.Option(metavar="PATH", help="What to write.", show_default="DIR.FORMAT, beside the folder")
     ] = None,
     target: Own = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Write mean, spread, quantiles and their errors, not samples; to npz.")
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write the samples of a job in another format, shard by shard."""
     from drawahead import jobs
-    from drawahead.jobs.commands.exporting import lines, picture, view
+    from drawahead.jobs.commands.exporting import lines, picture, statistics, view
     from drawahead.jobs.export import WRITERS
 
     job = jobs.read(folder)
     path = out or folder.absolute().with_name(f"{folder.absolute().name}.{to}")
     if path.exists():
         raise InputError(f"{path} is there already: name another one with --out")
+    if summary and to != "npz":
+        raise InputError(f"--summary writes npz, not {to}: say --to npz")
     if f".{to}" in WRITERS:
         if path.suffix != f".{to}":
             raise InputError(f"--out {path.name!r} must end in .{to}")
-        jobs.export(job, path)
+        statistics(job, path) if summary else jobs.export(job, path)
     elif to == "png":
         picture(job, path, view(job, target))
     else:

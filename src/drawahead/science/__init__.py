@@ -1,0 +1,56 @@
+"""Small denoisers whose samples become statistics: the loops that science runs, and what is made of their draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from drawahead.science.ladders import DPMPP2MSDE
+    from drawahead.science.langevin import Langevin
+    from drawahead.science.measurements import posterior
+    from drawahead.science.reverse import AnnealedLangevin, EulerMaruyama, ReverseDiffusion
+    from drawahead.science.rows import repeated
+    from drawahead.science.sde import SDE, VESDE, VPSDE, SubVPSDE
+    from drawahead.science.second_order import DPMPPSDE, DPM2Ancestral, DPMPP2SAncestral, StochasticHeun
+    from drawahead.science.statistics import Draws, Summary, summary
+    from drawahead.science.stopping import Estimate, until
+
+__all__ = [
+    "DPMPP2MSDE",
+    "DPMPPSDE",
+    "SDE",
+    "VESDE",
+    "VPSDE",
+    "AnnealedLangevin",
+    "DPM2Ancestral",
+    "DPMPP2SAncestral",
+    "Draws",
+    "Estimate",
+    "EulerMaruyama",
+    "Langevin",
+    "ReverseDiffusion",
+    "StochasticHeun",
+    "SubVPSDE",
+    "Summary",
+    "posterior",
+    "repeated",
+    "summary",
+    "until",
+]
+
+doors(
+    __name__,
+    {
+        "science.ladders": "DPMPP2MSDE",
+        "science.langevin": "Langevin",
+        "science.measurements": "posterior",
+        "science.reverse": "AnnealedLangevin EulerMaruyama ReverseDiffusion",
+        "science.rows": "repeated",
+        "science.sde": "SDE VESDE VPSDE SubVPSDE",
+        "science.second_order": "DPMPPSDE DPM2Ancestral DPMPP2SAncestral StochasticHeun",
+        "science.statistics": "Draws Summary summary",
+        "science.stopping": "Estimate until",
+    },
+)
