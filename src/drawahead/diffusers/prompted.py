@@ -109,7 +109,7 @@ class PromptedPipeline:
         report: Report = results[-1].report
         report = replace(report, choice="; ".join(filter(None, (report.choice, note))))
         if not return_dict:
-            return (*output, report)
+            return (*(output.to_tuple() if hasattr(output, "to_tuple") else output), report)
         output.report = report
         return output
 
