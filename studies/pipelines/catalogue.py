@@ -244,7 +244,7 @@ CASES = [
     Case("AuraFlowPipeline", "guidance in one call", _transformer(parts.aura),
          WORDS | SMALL | MASKS, flow=True),
     Case("SanaPipeline", "guidance in one call", _transformer(parts.sana, vae=parts.deep_vae),
-         WORDS | {"height": 32, "width": 32} | MASKS 
+         WORDS | {"height": 32, "width": 32} | MASKS
          | {"negative_prompt": None, "use_resolution_binning": False}, flow=True),
 ]  # fmt: skip
 """One or more for each class."""
