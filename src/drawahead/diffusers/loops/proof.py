@@ -102,17 +102,20 @@ def steps_from_its_states(loop: Loop, moments: Sequence[Moment]) -> bool:
 
 def settle(kind: str, own: Loop, moments: Sequence[Moment]) -> Loop:
     """The loop with those arguments of its networks taken for rows that are, by asking the networks."""
-    faults: list[str] = []
+    faults: list[Exception] = []
     for loop in _guesses(own):
-        fault = _asking_differs(loop, moments)
-        if not fault:
+        try:
+            _check_asking(loop, moments)
+        except Exception as error:  # any: it is the network's, given what it may not have been made for
+            faults.append(error)
+        else:
             return loop
-        faults.append(fault)
+    said = (str(faults[0]).strip() or type(faults[0]).__name__).splitlines()[0]
     raise InputError(
-        f"the networks of {kind} do not answer about several states at once as they do one by one ({faults[0]}), so "
-        "its steps cannot be sampled ahead. If an argument of theirs has a row for each image, name it: "
-        'from_pipe(pipe, rows=("its_name",))'
-    )
+        f"the networks of {kind} do not answer about several states at once as they do one by one ({said}), so its "
+        "steps cannot be sampled ahead. If an argument of theirs has a row for each image, name it: from_pipe(pipe, "
+        'rows=("its_name",))'
+    ) from faults[0]
 
 
 def _guesses(loop: Loop) -> Iterator[Loop]:
@@ -135,25 +138,16 @@ def _guesses(loop: Loop) -> Iterator[Loop]:
             yield loop.with_rows({call.number: call.rows.symmetric_difference(flipped)})
 
 
-def _asking_differs(loop: Loop, moments: Sequence[Moment]) -> str:
+def _check_asking(loop: Loop, moments: Sequence[Moment]) -> None:
     """The last image at the first step, the first one at the last step and at the first, asked together."""
     first, last = moments[0], moments[-1]
-    images, x = _images(loop, first.state), states(loop, first.state)
-    later = states(loop, last.state)[:1]
-    tables = loop.tables
-    try:
-        order = torch.tensor([loop.layout.images - 1, 0, 0])
-        rows = of_samples(tables, order)
-        k = torch.tensor([first.k, last.k, first.k], device=images.device)
-        together = loop(torch.cat([x[-1:], later, x[:1]]), k, rows, asked)[1]
-        alone = loop(later, k[1:2], of_samples(tables, order[1:2]), asked)[1]
-    except InputError as error:
-        return str(error)
-    except Exception as error:  # any: it is the network's, given what it may not have been made for
-        return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    x, later = states(loop, first.state), states(loop, last.state)[:1]
+    tables, order = loop.tables, torch.tensor([loop.layout.images - 1, 0, 0])
+    k = torch.tensor([first.k, last.k, first.k], device=x.device)
+    together = loop(torch.cat([x[-1:], later, x[:1]]), k, of_samples(tables, order), asked)[1]
+    alone = loop(later, k[1:2], of_samples(tables, order[1:2]), asked)[1]
     own = states(loop, first.body.values[first.body.targets[1] or 0])
     expected = torch.cat([own[-1:], alone, own[:1]]).double()
-    size = expected.abs().max()
-    apart = float((together.double() - expected).abs().max() / (size if size > 0 else 1))
-    room = torch.finfo(together.dtype).eps ** 0.5 if together.is_floating_point() else 0.0
-    return "" if apart <= room else f"answers are {apart:.1g} apart, relative to their size"
+    apart = float((together.double() - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+    if not apart <= torch.finfo(together.dtype).eps ** 0.5:
+        raise InputError(f"answers are {apart:.1g} apart, relative to their size")

@@ -24,8 +24,9 @@ from drawahead.diffusers.loops.body import Steps
 from drawahead.diffusers.loops.comparing import close, equal
 from drawahead.diffusers.loops.recording import Recorder, paused
 from drawahead.diffusers.loops.tape import Split, Tape, common, split
+from drawahead.diffusers.schedulers.reading import prepared
 from drawahead.diffusers.schedulers.stochastic import advice
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64, lent
 from drawahead.errors import DrawaheadError, InputError
 
 _NO_OPTIONS = ("generator", "return_dict", "old_pred_original_sample", "timestep_back")
@@ -155,10 +156,7 @@ class Watch:
         missed otherwise."""
         size = _LARGE if self.taken % 2 else 1.0
 
-        def drawn(value: Any) -> Any:
-            return (size * self._drawn(value.shape)).to(value) if isinstance(value, Tensor) else value
-
-        return pytree.tree_map(drawn, answer)
+        return pytree.tree_map_only(Tensor, lambda value: (size * self._drawn(value.shape)).to(value), answer)
 
     def _scheduler(self) -> Any:
         signature = inspect.signature(type(self.scheduler).step)
@@ -181,6 +179,8 @@ class Watch:
                 except Exception as error:  # any: of the scheduler, or of an operation that cannot be done for many
                     if self.drawing:
                         raise
+                    with lent(self.plain_scheduler) as plain:
+                        prepared(plain, options, self.first)  # which may say more
                     raise InputError(
                         f"the loop of {self.kind} cannot be sampled ahead: {type(error).__name__}: "
                         f"{str(error).strip().partition(chr(10))[0]}"
