@@ -18,6 +18,7 @@ STUDIES = {
         "studies.science",
         "a denoiser of power spectra beside its own sampler (its weights, 2 minutes, a GPU)",
     ),
+    "pipelines": ("studies.pipelines.study", "pipelines of diffusers, tiny, beside their own loops (a minute)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
     "heavy": (

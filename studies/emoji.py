@@ -21,10 +21,12 @@ from torch import Tensor, nn
 import drawahead as da
 from drawahead.networks.emoji import GuidedDenoiser
 from drawahead.samplers.record import from_repr
+from studies.pipelines.tables import beside
 from studies.speed.place import Place
 from studies.speed.timing import measured, said
 from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, read, save
 from studies.tables import table
+from studies.template import Values
 
 PROMPTS = ("red apple", "cat face", "house", "fish")
 STEPS = (1000, 250, 100, 50, 30)
@@ -140,4 +142,9 @@ def values(data: Data) -> dict[str, str | None]:
     }
 
 
-STUDY = Study("emoji", measure, values, {}, page="diffusers", options=options)
+def page(data: Data, pipelines: Data) -> Values:
+    """The sections of this study and of the one of pipelines."""
+    return {**values(data), **beside(pipelines)}
+
+
+STUDY = Study("emoji", measure, page, {}, page="diffusers", sources=("emoji", "pipelines"), options=options)

@@ -16,7 +16,8 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
 from drawahead.diffusers import batch as _diffusers_batch
-from drawahead.diffusers.loops.loop import Reader
+from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
@@ -88,6 +89,15 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("inpainting", {"prompt": "red", "image": PICTURE, "mask_image": MASK, "height": 8, "width": 8}),
     ("dit", {"class_labels": [3, 5], "guidance_scale": 2.0}),
     ("dit", {"class_labels": [3, 5], "guidance_scale": 1.0}),
+    ("overwriting", {"prompt": "red", "image": PICTURE, "mask_image": MASK, "height": 8, "width": 8}),
+    (
+        "overwriting",
+        {"prompt": PROMPTS, "image": PICTURE, "mask_image": MASK, "height": 8, "width": 8, "strength": 0.7},
+    ),
+    ("control", {"prompt": PROMPTS, "image": PICTURE, "control_guidance_end": 0.5}),
+    ("control", {"prompt": PROMPTS, "image": PICTURE, "control_guidance_start": 0.3, "control_guidance_end": 0.8}),
+    ("control", {"prompt": PROMPTS, "image": PICTURE, "guess_mode": True}),
+    ("xl", {"prompt": PROMPTS, "denoising_end": 0.5}),
     ("audio", {"guidance_scale": 2.0}),
     ("audio", {"guidance_scale": 1.0}),
 ]
@@ -351,21 +361,34 @@ def test_a_loop_that_was_misread_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     ours = da.adapters.DrawaheadPipeline.from_pipe(made("super-resolution", SCHEDULERS["ddpm"]()))
     arguments = BESIDE[1][1] | {"num_inference_steps": 4, "output_type": "pt", "guidance_scale": 3.0}
     ours(**arguments)
-    misread = {
-        "channels": lambda loop: {"rows": loop.rows | {"channels__pass0": 4 * loop.rows["channels__pass0"]}},
-        "conditions": lambda loop: {"rows": loop.rows | {"class_labels__pass1": 1 + loop.rows["class_labels__pass1"]}},
-        "times": lambda loop: {"time": loop.time + 1},
-        "next states": lambda loop: {"guidance": dataclasses.replace(loop.guidance, weights=(-1.0, 2.0))},
-    }
-    read = Reader.loop
-    for named, change in misread.items():
-        monkeypatch.setattr(Reader, "loop", lambda *given, change=change: _changed(read(*given), change))
-        with pytest.raises(InputError, match=f"its own first step.*{named}"):
+    own = Loop.read
+
+    def misread(change: Any) -> None:
+        monkeypatch.setattr(Loop, "read", lambda *given: change(own(*given)))
+
+    def scaled(loop: Any) -> Any:
+        """One constant of an operation, such as the strength of guidance."""
+        parts = [dataclasses.replace(part, leaves=[_larger(leaf) for leaf in part.leaves])
+                 if hasattr(part, "op") else part for part in loop.body.parts]  # fmt: skip
+        return dataclasses.replace(loop, body=dataclasses.replace(loop.body, parts=parts))
+
+    def later(loop: Any) -> Any:
+        """What the network is told at each step, one step off."""
+        call = loop.calls[0]
+        variant = call.asking.variants[0]
+        leaves = [dataclasses.replace(leaf, index=leaf.index.roll(1)) if isinstance(leaf, ByStep) else leaf
+                  for leaf in variant.leaves]  # fmt: skip
+        asking = dataclasses.replace(call.asking, variants=[dataclasses.replace(variant, leaves=leaves)])
+        return dataclasses.replace(loop, calls=[dataclasses.replace(call, asking=asking)])
+
+    for change, named in ((scaled, "the next states"), (later, "timestep of UNet2DConditionModel")):
+        misread(change)
+        with pytest.raises(InputError, match=f"its own steps have other numbers.*{named}"):
             ours(**arguments)
 
 
-def _changed(loop: Any, change: Any) -> Any:
-    return dataclasses.replace(loop, **change(loop))
+def _larger(value: Any) -> Any:
+    return 1.5 * value if isinstance(value, float) else value
 
 
 def test_a_function_put_on_the_scheduler_is_refused() -> None:
@@ -377,10 +400,6 @@ def test_a_function_put_on_the_scheduler_is_refused() -> None:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("overwriting", {"image": PICTURE, "mask_image": MASK, "height": 8, "width": 8}, "does more than ask its network"),
-    ("control", {"image": PICTURE, "control_guidance_end": 0.5}, "changes conditioning_scale from step to step"),
-    ("control", {"image": PICTURE, "guess_mode": True}, "guess_mode"),
-    ("xl", {"denoising_end": 0.5}, "denoising_end"),
     ("text", {"generator": [generator(), generator()]}, "generator"),
     ("text", {"callback": print}, "callback_on_step_end"),
     ("text", {"sampler": Coupled}, "sampler must be"),
@@ -404,26 +423,50 @@ def test_a_loop_that_does_more_is_found_out() -> None:
             self.scheduler.set_timesteps(num_inference_steps)
             latents = torch.ones(2, 4, 4, 4, dtype=torch.float64)
             told = torch.ones(2, 1, 8, dtype=torch.float64)
+            last = torch.zeros(2, 4, 4, 4, dtype=torch.float64)
             for i, t in enumerate(self.scheduler.timesteps):
-                more = {"attention_bias": 0 * latents[:, :1]} if change == "mask" else {}
-                output = self.unet(latents, t, encoder_hidden_states=told + i * (change == "told"), **more).sample
+                told = told + last.mean() if change == "itself" else told
+                output = self.unet(latents, t, encoder_hidden_states=told + i * (change == "told")).sample
+                last = output if change == "itself" else last
                 output = output.tanh() if change == "output" else output
                 output = output.clamp(-9, 9) if change == "large outputs" else output
+
+                output = output + torch.randn_like(output) if change == "noise" else output
+                output = output + float(latents.mean()) if change == "numbers" else output
+                output = output + latents.flatten().tolist()[0] if change == "list" else output
+                output = output.tanh() if change == "once" and i == 2 else output
+                output, last = (output + 0.1 * last, output) if change == "momentum" else (output, last)
+                if change == "buffer":
+                    buffer = torch.zeros_like(told.new_zeros(2, 4, 4, 4))
+                    buffer[:, :2] = output[:, :2]
+                    output = output + buffer
                 latents = self.scheduler.step(output, t, latents).prev_sample
-                latents = latents * (1.01 if change == "latents" else 1.0)
+                latents = latents * 1.01 if change == "latents" else latents
             return diffusers.pipelines.ImagePipelineOutput(images=latents)
 
     touching = Touches(**made("text").components, requires_safety_checker=False)
     touching.set_progress_bar_config(disable=True)
     ours = da.adapters.DrawaheadPipeline.from_pipe(touching)
     assert ours("", num_inference_steps=4, change="nothing").report.steps == 4
-    refused = dict.fromkeys(["latents", "output", "large outputs"], "does more")
-    refused |= {"told": "changes encoder_hidden_states", "mask": "it is not known whether that has a row"}
+    for change in ("latents", "output", "large outputs", "told"):
+        drawn = ours("", num_inference_steps=4, change=change, sampler=Sequential())
+        arguments = {"prompt": "", "num_inference_steps": 4, "change": change}
+        expected = own_loop("text", touching.scheduler, drawn.report.seed, arguments, touching)
+        torch.testing.assert_close(drawn.images, expected.images, rtol=1e-6, atol=1e-6)
+    refused = {
+        "numbers": "decides by the numbers in its latents",
+        "list": "decides by the numbers in its latents",
+        "buffer": "writes its latents into a tensor of its own",
+        "noise": "RuntimeError|random",
+        "momentum": "uses in one step what it computed in another",
+        "itself": "uses in one step what it computed in another",
+        "once": "does other things in a later step",
+    }
     for change, named in refused.items():
         with pytest.raises(InputError, match=named):
             ours("", num_inference_steps=4, change=change)
 
 
 def test_a_pipeline_without_a_network_is_refused() -> None:
-    with pytest.raises(InputError, match="unet or a transformer"):
+    with pytest.raises(InputError, match="must have a network and a scheduler"):
         da.adapters.DrawaheadPipeline.from_pipe(diffusers.LDMPipeline(vqvae=None, unet=None, scheduler=None))

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from drawahead.diffusers import batch as batch
-from drawahead.diffusers import prompted as prompted
 from drawahead.diffusers.denoiser import Guidance
-from drawahead.diffusers.loops.reading import Reading
+from drawahead.diffusers.loops import reading
+from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.looped import Loop
+from drawahead.diffusers.loops.rows import Batched
 from drawahead.diffusers.schedulers import reading as schedulers
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.schedules import LearnedVariance
@@ -118,21 +120,41 @@ def test_a_callback_that_sees_rounds_which_are_timed_is_found(monkeypatch: Patch
         adapter.test_the_callback_sees_no_other_samples(adapter.tiny_unet().double(), listed=False)
 
 
-@pytest.mark.parametrize("replayed", [True, False], ids=["by one step of its own loop", "by its images"])
-def test_a_mark_that_stays_on_an_image_is_found(replayed: bool, monkeypatch: Patch) -> None:
-    """Loops that let the scheduler scale state and image at once left the image scaled as the stand-in scales."""
-    marked = property(lambda self: False)
-    monkeypatch.setattr(Reading, "_scales_beside", marked)
-    monkeypatch.setattr(Reading, "_check_same", lambda self, step: None)
-    if not replayed:
-        monkeypatch.setattr(prompted, "check_replay", lambda *given: None)
-    kind, arguments, _ = pipelines.BESIDE[0]
-    with pytest.raises(InputError if replayed else AssertionError), torch.random.fork_rng():
-        pipelines.test_images_beside_the_states_are_seen_as_they_are(kind, arguments, "ddpm", pipelines.STEPS)
+def another_prompt_is_told(patch: Patch) -> None:
+    own = Batched.tables
+    patch.setattr(Batched, "tables", lambda self: {name: -table for name, table in own(self).items()})
 
 
-@pytest.mark.parametrize("rescale", [0.7])
-def test_a_loop_guided_by_the_wrong_pass_is_refused(rescale: float, monkeypatch: Patch) -> None:
-    the_heavier_pass_has_the_condition(monkeypatch)
-    with pytest.raises(InputError), torch.random.fork_rng():
-        pipelines.test_guidance_of_any_scale_is_read(rescale, first=False)
+def constants_are_those_of_the_first_step(patch: Patch) -> None:
+    own = ByStep.__call__
+    patch.setattr(ByStep, "__call__", lambda self, k: own(self, 0 * k))
+
+
+def the_state_is_not_overwritten(patch: Patch) -> None:
+    """What a loop does to the state that a step led to is left out."""
+    own = Loop.read
+    patch.setattr(Loop, "read", lambda *given: dataclasses.replace(own(*given), before=None))
+
+
+MISREAD: list[tuple[Callable[[Patch], None], str, dict[str, Any]]] = [
+    (another_prompt_is_told, "control", {"prompt": pipelines.PROMPTS, "image": pipelines.PICTURE}),
+    (constants_are_those_of_the_first_step, "text", {"prompt": pipelines.PROMPTS}),
+    (
+        the_state_is_not_overwritten,
+        "overwriting",
+        {"prompt": "red", "image": pipelines.PICTURE, "mask_image": pipelines.MASK, "height": 8, "width": 8},
+    ),
+]
+
+
+@pytest.mark.parametrize(("put_back", "kind", "arguments"), MISREAD, ids=lambda part: getattr(part, "__name__", ""))
+@pytest.mark.parametrize("proved", [True, False], ids=["by its own steps", "by its images"])
+def test_a_loop_that_is_misread_is_found(
+    put_back: Callable[[Patch], None], kind: str, arguments: dict[str, Any], proved: bool, monkeypatch: Patch
+) -> None:
+    put_back(monkeypatch)
+    if not proved:
+        monkeypatch.setattr(reading, "difference", lambda *given: "")
+        monkeypatch.setattr(reading, "settle", lambda kind, loop, moments: loop)
+    with pytest.raises(InputError if proved else AssertionError), torch.random.fork_rng():
+        pipelines.test_one_by_one_it_takes_the_path_of_its_own_loop(kind, arguments)

@@ -241,7 +241,9 @@ class PipelineSequence:
         self.clock.left = after if cut == "fails" else float("inf")
         try:
             out = called(self.pipe, asked, self.settings, asked.sampler, seen)
-        except da.InputError as error:  # a fresh one says the same
+        except da.InputError as error:  # a fresh one says the same, unless the network broke while the loop was read
+            if cut == "fails" and isinstance(error.__cause__, Broken):
+                return
             with pytest.raises(da.InputError, match=re.escape(str(error))):
                 called(wrapped(made(self.settings)), asked, self.settings, asked.sampler, None)
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from studies.emoji import STUDY
+from studies.emoji import values as values_of
 from studies.study import data_path, read
 
 pytest.importorskip("diffusers")
@@ -20,5 +20,5 @@ def test_it_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     main(["emoji", "--no-page", "--out", str(tmp_path), "--device", "cpu", "--steps", "9", "--schedulers", "DDPM"])
     data = read(data_path(tmp_path, "emoji"))
     assert [(row["steps"], row["batch"]) for row in data["rows"]] == [(9, 1), (9, 4)]
-    values = STUDY.values(data)
+    values = values_of(data)
     assert values["emoji"] is not None and "| DDPM | 9 | 4 |" in values["emoji"]

@@ -14,7 +14,8 @@ from torch import Tensor
 from drawahead.chains.affine import AffinePaths
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.diffusers.loops.called import equal
+from drawahead.diffusers.loops.comparing import equal
+from drawahead.diffusers.schedulers.stochastic import advice
 from drawahead.errors import InputError
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
@@ -48,7 +49,7 @@ class Asked:
         """The images of a chain, by the pipeline's runner and with its progress bar."""
         sampler = self.sampler or Auto()
         if chain.steps > 1 and not bool(chain.plan.s.any()) and not isinstance(sampler, Sequential | Picard):
-            _warn()
+            _warn(pipe)
         if isinstance(self.generator, list):  # all their seeds tell this call's noise from that of any other
             own = seeds(self.generator, number)
             seed = functools.reduce(_mixed, own, number)
@@ -76,12 +77,12 @@ class Asked:
             return mine.sample(number, seed=seed, max_live=number, on_round=look)
 
 
-def _warn() -> None:
+def _warn(pipe: Any) -> None:
     """At the line of the user's call, however many functions of ours are in between."""
     warnings.warn(
-        "no step of this scheduler is random (DDIM with eta=0, or an ODE solver), so there is nothing to speculate and "
-        "every round takes one step; give eta=1.0 or a stochastic scheduler, or sampler=Picard(), which refines all "
-        "steps to a tolerance and is not exact",
+        "no step of this scheduler is random (DDIM with eta=0, or an ODE solver), so there is nothing to sample ahead "
+        f"and every round takes one step: {advice(pipe.scheduler)}; or give sampler=Picard(), which refines all steps "
+        "to a tolerance and is not exact",
         stacklevel=5,
     )
 

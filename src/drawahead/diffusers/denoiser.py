@@ -77,8 +77,12 @@ class Denoiser:
         return self.told.passes
 
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Any:
-        scale, skip, out, *gains = self.table[:, k].view(len(self.table), -1, *(1,) * (x.dim() - 1)).unbind()
-        answer = self._ask((x * scale).to(self.dtype), scale, self.time[k], given)
+        scale = self.table[0, k].view(-1, *(1,) * (x.dim() - 1))
+        return self.predicted(x, k, self._ask((x * scale).to(self.dtype), scale, self.time[k], given))
+
+    def predicted(self, x: Tensor, k: Tensor, answer: Any) -> Any:
+        """The prediction of the data, and a learned variance beside it, of what a network answered at states."""
+        _, skip, out, *gains = self.table[:, k].view(len(self.table), -1, *(1,) * (x.dim() - 1)).unbind()
         if not isinstance(answer, Tensor) or answer.dim() != x.dim() or answer.shape[2:] != x.shape[2:]:
             return answer  # the chain says what is wrong with it
         output, variance = answer.tensor_split([x.shape[1]], dim=1)

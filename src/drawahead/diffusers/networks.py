@@ -84,6 +84,13 @@ def drops_out(network: nn.Module) -> bool:
     return any(isinstance(part, nn.Dropout) and part.p > 0 for part in network.modules())
 
 
+def remembering(network: nn.Module) -> str:
+    """The hooks of diffusers in a network that carry something from one call to the next, by name; empty if none do."""
+    registries = [getattr(part, "_diffusers_hook", None) for part in network.modules()]
+    hooks = [hook for registry in registries if registry is not None for hook in registry.hooks.values()]
+    return ", ".join(sorted({type(hook).__name__ for hook in hooks if getattr(hook, "_is_stateful", False)}))
+
+
 def first_weight(network: Any) -> Tensor | None:
     if not isinstance(network, nn.Module):
         return None

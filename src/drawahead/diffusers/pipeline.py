@@ -13,6 +13,7 @@ from torch import Tensor
 from drawahead.diffusers.batch import Asked, Callback, Generators, kept
 from drawahead.diffusers.chain import from_diffusers
 from drawahead.diffusers.prompted import PromptedPipeline
+from drawahead.diffusers.schedulers.stochastic import in_place_of
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.samplers import Sampler
@@ -70,10 +71,15 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         return super().from_pretrained(name, **options)
 
     @classmethod
-    def from_pipe(cls, pipeline: Any, **options: Any) -> Any:
-        """The pipeline, drawing in parallel rounds; it shares all its parts with the one given."""
+    def from_pipe(cls, pipeline: Any, *, rows: Sequence[str] = (), stochastic: bool = False, **options: Any) -> Any:
+        """The pipeline, drawing in parallel rounds; it shares all its parts with the one given.
+
+        rows: arguments of its network that have a row for each image, where that is not found out by itself.
+        stochastic: if its scheduler draws no noise, use the one with the same noise levels that does; the report names
+            it. The pipeline given keeps its own.
+        """
         if isinstance(pipeline, PromptedPipeline):
-            return pipeline
+            return PromptedPipeline(pipeline.pipe, rows, stochastic) if rows or stochastic else pipeline
         if not isinstance(getattr(pipeline, "components", None), dict):
             raise InputError(
                 "from_pipe takes a pipeline, as diffusers.DiffusionPipeline.from_pretrained(...) gives it, not "
@@ -81,10 +87,12 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             )
         parts = {name for name, part in pipeline.components.items() if part is not None}
         if parts == {"unet", "scheduler"}:
-            return super().from_pipe(pipeline, **options)
+            made = super().from_pipe(pipeline, **options)
+            made.scheduler = (in_place_of(made.scheduler)[0] if stochastic else None) or made.scheduler
+            return made
         if options:
             raise InputError(f"from_pipe takes no {', '.join(options)} here: change the pipeline itself")
-        return PromptedPipeline(pipeline)
+        return PromptedPipeline(pipeline, rows, stochastic)
 
     @torch.no_grad()
     def __call__(

@@ -9,23 +9,18 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.batch import Asked, Callback, kept
-from drawahead.diffusers.denoiser import Denoiser
-from drawahead.diffusers.loops.loop import Reader
-from drawahead.diffusers.loops.reading import Loop
-from drawahead.diffusers.loops.replay import check_replay
-from drawahead.diffusers.loops.watching import NETWORKS, Watch
-from drawahead.diffusers.networks import drops_out
-from drawahead.diffusers.schedulers.reading import prepared
-from drawahead.diffusers.schedulers.recipe import Conversion
-from drawahead.diffusers.schedulers.supply import has_functions, lent
+from drawahead.diffusers.loops.reading import read
+from drawahead.diffusers.loops.watching import Watch
+from drawahead.diffusers.networks import drops_out, remembering
+from drawahead.diffusers.schedulers.stochastic import in_place_of
+from drawahead.diffusers.schedulers.supply import has_functions
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.report import Report
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.schedules import Given
+from drawahead.validate import short
 
 
 @final
@@ -39,9 +34,10 @@ class PromptedPipeline:
 
     pipe: Any
 
-    def __init__(self, pipe: Any) -> None:
-        object.__setattr__(self, "pipe", pipe)
-        Watch(pipe, lambda step: None, lambda: torch.empty(0))  # says what is missing
+    def __init__(self, pipe: Any, rows: Sequence[str] = (), stochastic: bool = False) -> None:
+        """`rows` and `stochastic` as in `DrawaheadPipeline.from_pipe`."""
+        vars(self).update(pipe=pipe, _rows=names(rows), _stochastic=stochastic)
+        Watch(pipe, lambda: torch.empty(0))  # says what is missing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "pipe"), name)
@@ -78,28 +74,42 @@ class PromptedPipeline:
             callback_on_step_end,
             tuple(callback_on_step_end_tensor_inputs),
         )
-        reader, results = Reader(), list[Result]()
+        results = list[Result]()
+
+        scheduler, note = in_place_of(self.pipe.scheduler) if self._stochastic else (None, "")
 
         def draw() -> Tensor:
-            loop = reader.loop(watch)
-            chain = _chain(watch, loop)
-            check_replay(watch.kind, chain, reader.first)
-            results.append(asked.draw(self.pipe, *kept(vars(self), chain), len(loop.start)))
-            return torch.cat([results[-1].samples.to(loop.start)] * loop.copies)
+            chain, loop = read(watch, self._rows)
+            watch.drawing = True
+            results.append(asked.draw(self.pipe, *kept(vars(self), chain), loop.layout.images))
+            return loop.layout.joined(results[-1].samples.to(watch.moments[0].state))
 
-        watch = Watch(self.pipe, lambda step: reader.hear(watch, step), draw)
+        generators = generator if isinstance(generator, list) else [generator]
+        before = [one.get_state() for one in generators if isinstance(one, torch.Generator)]
+        watch = Watch(self.pipe, draw, scheduler)
         try:
-            output = watch.twin()(*arguments, return_dict=return_dict, **named)
-        except (TypeError, ValueError, ZeroDivisionError) as error:
-            if results or isinstance(error, DrawaheadError):  # not its arguments are at fault, or that is said already
+            output = watch.call(arguments, named | {"return_dict": return_dict})
+            if not watch.done and watch.taken:  # it ends before the last timestep: now that is known
+                for one, state in zip(generators, before, strict=False):
+                    one.set_state(state)
+                watch = Watch(self.pipe, draw, scheduler, watch.taken)
+                output = watch.call(arguments, named | {"return_dict": return_dict})
+        except DrawaheadError:
+            raise
+        except Exception as error:  # any: it is the pipeline's
+            if watch.drawing:  # its arguments are not at fault
                 raise
-            raise InputError(f"{watch.kind} cannot be called like this: {error}") from error
+            said = str(error).strip() or type(error).__name__
+            raise InputError(f"{watch.kind} cannot be called like this: {said}") from error
         self.pipe.maybe_free_model_hooks()
         if not watch.done:
-            raise InputError(f"the loop of {watch.kind} ends before its last timestep (denoising_end?): leave that out")
+            inner = [name for name, part in vars(self.pipe).items() if hasattr(part, "components")]
+            remedy = f": it is made of other pipelines ({', '.join(inner)}), so give from_pipe those" if inner else ""
+            raise InputError(f"{watch.kind} takes no step of its scheduler when it is called like this{remedy}")
         report: Report = results[-1].report
+        report = replace(report, choice="; ".join(filter(None, (report.choice, note))))
         if not return_dict:
-            return (*output, report)
+            return (*(output.to_tuple() if hasattr(output, "to_tuple") else output), report)
         output.report = report
         return output
 
@@ -112,36 +122,17 @@ def _check(pipe: Any, named: dict[str, Any]) -> None:
             f"a function was put on the {type(pipe.scheduler).__name__} of this pipeline in place of its own, and "
             "copies are read, which need not share it: make it a method of a class derived from that"
         )
-    for name in (*NETWORKS, "controlnet"):
-        part = getattr(pipe, name, None)
+    for name, part in pipe.components.items():
+        if isinstance(part, torch.nn.Module) and (memory := remembering(part)):
+            raise InputError(
+                f"{name} of {type(pipe).__name__} keeps what it computed from one step to the next ({memory}), which "
+                f"changes its answers: remove it, as pipe.{name}.disable_cache() does"
+            )
         if isinstance(part, torch.nn.Module) and part.training and drops_out(part):
             raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
 
 
-def _chain(watch: Watch, loop: Loop) -> GaussianChain:
-    """The chain that a loop is."""
-    with lent(watch.plain_scheduler) as scheduler:
-        recipe = prepared(scheduler, loop.options, loop.first)
-    scale = recipe.conversion.scale
-    if not loop.scales or loop.steps_scaled:
-        if loop.steps_scaled and not bool((scale == 1).all()):
-            raise InputError(
-                f"{watch.kind} lets {type(scheduler).__name__} step from states that are scaled for the network, which "
-                "spoils them: use a scheduler that does not scale, such as DDPM or DDIM"
-            )
-        conversion = Conversion(torch.ones_like(scale), recipe.conversion.skip, recipe.conversion.out)
-        recipe = replace(recipe, conversion=conversion)
-    dtype, device = loop.start.dtype, loop.start.device
-    denoiser = Denoiser(
-        *(loop.network, recipe, loop.told, loop.guidance, watch.network.dtype, device, loop.time),
-        scales_beside=loop.scales_beside,
-    )
-    return GaussianChain(
-        denoiser,
-        Given(recipe.plan),
-        loop.start.shape[1:],
-        start=loop.start,
-        dtype=torch.promote_types(dtype, torch.float32),
-        device=device,
-        condition=loop.rows or None,
-    )
+def names(rows: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(rows, str) or not all(isinstance(name, str) for name in rows):
+        raise InputError(f'rows must be names of arguments, such as ("guidance",), not {short(rows)}')
+    return tuple(rows)

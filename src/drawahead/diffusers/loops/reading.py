@@ -1,229 +1,95 @@
-"""What was watched of a pipeline's loop, as the parts of a chain."""
+"""What was watched of a pipeline's loop, as a chain that is proved to take its steps."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from drawahead.diffusers.arguments import Rows, Told
-from drawahead.diffusers.denoiser import CHANNELS, Guidance
-from drawahead.diffusers.loops.called import RESIDUALS, Called, close, equal, rounding
-from drawahead.diffusers.loops.watching import Step, Watch
+from drawahead.chains.gaussian import GaussianChain
+from drawahead.diffusers.arguments import Told
+from drawahead.diffusers.denoiser import Denoiser, Guidance
+from drawahead.diffusers.loops.body import Operation
+from drawahead.diffusers.loops.calls import Asking
+from drawahead.diffusers.loops.comparing import close, rounding
+from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.looped import Loop, Looped
+from drawahead.diffusers.loops.proof import difference, settle, states, steps_from_its_states
+from drawahead.diffusers.loops.rows import layouts
+from drawahead.diffusers.loops.watching import Watch
+from drawahead.diffusers.schedulers.reading import prepared
+from drawahead.diffusers.schedulers.recipe import Recipe
+from drawahead.diffusers.schedulers.stochastic import advice
+from drawahead.diffusers.schedulers.supply import lent
 from drawahead.errors import InputError
-
-_HAVE_ROWS = {
-    *("encoder_hidden_states", "encoder_hidden_states_1", "encoder_attention_mask", "encoder_attention_mask_1"),
-    *("class_labels", "timestep_cond", "added_cond_kwargs", "controlnet_cond", "pooled_projections"),
-    *("attention_mask", "text_embeds", "time_ids", "image_embeds", "resolution", "aspect_ratio"),
-}
-"""Arguments of networks that are known to have a row for each image where they have as many as there are images."""
+from drawahead.schedules import Given
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """The parts of a chain."""
+def read(watch: Watch, declared: Sequence[str]) -> tuple[GaussianChain, Loop]:
+    """The chain that a loop is, or an InputError that says what stands against it."""
+    try:
+        with lent(watch.plain_scheduler) as scheduler:
+            recipe = prepared(scheduler, watch.options, watch.first).between(0, watch.number)
+    except InputError as error:
+        raise InputError(f"{error}. For {watch.kind}, {advice(watch.plain_scheduler)}") from error
+    faults: list[str] = []
+    for loop in _loops(watch, declared):
+        looped = _looped(loop, recipe)
+        fault = difference(looped, recipe.plan, watch.moments)
+        if not fault:
+            loop = settle(watch.kind, loop, watch.moments)
+            return _chain(watch, loop, recipe), loop
+        faults.append(fault)
+    named = faults[0] if faults else "images of one batch depend on each other"
+    raise InputError(
+        f"the loop of {watch.kind} cannot be sampled ahead: its own steps have other numbers than those that were read "
+        f"({named}). Give da.adapters.from_diffusers a callable around its network"
+    )
 
-    network: Callable[..., Any]
-    told: Told
-    rows: Rows
-    guidance: Guidance
-    time: Tensor  # (N,) what the network is told
-    start: Tensor  # (images, *shape)
-    first: int  # the first timestep that is visited
-    options: Mapping[str, Any]  # of the scheduler's step
-    copies: int  # how many copies of its states the pipeline keeps
-    scales: bool  # whether states are scaled for the network as the scheduler says
-    steps_scaled: bool  # whether the scheduler steps from what it has scaled
-    scales_beside: bool  # whether what is put beside the states is scaled with them
+
+def _loops(watch: Watch, declared: Sequence[str]) -> Iterator[Loop]:
+    """What the loop may be, by how the rows of its states belong to images."""
+    steps = watch.steps
+    first = watch.moments[0]
+    state = first.state
+    device = state.device
+    body = steps.body.run(device)
+    before = None if steps.before is None else steps.before.run(device)
+    reshapes = False
+    if before is not None and not any(_holds_tensors(part) for part in before.parts):
+        given = first.body.values[first.body.targets[0] or 0]
+        (shaped,) = before(given[None].clone(), torch.zeros(1, dtype=torch.int64, device=device), lambda *_: [])
+        reshapes = close(shaped[0], first.state, rounding(given))
+        if reshapes:
+            state = given
+            watch.moments[0] = first = replace(first, state=state)
+    if state.shape != watch.moments[-1].state.shape:
+        raise InputError(f"the first step of {watch.kind}'s loop begins with another kind of state than the second")
+    for layout, passes in layouts(body, before if reshapes else None, state, first.answers):
+        loop = Loop.read(body, before, reshapes, layout, passes, state.dtype, declared)
+        yield replace(loop, plain=steps_from_its_states(loop, watch.moments))
 
 
-@final
-class Reading:
-    """The first steps, as if the pipeline kept so many copies of its states."""
+def _holds_tensors(part: Operation | Asking) -> bool:
+    return isinstance(part, Asking) or any(isinstance(leaf, Tensor | ByStep) for leaf in part.leaves)
 
-    def __init__(self, watch: Watch, steps: list[Step], copies: int) -> None:
-        self.watch, self.steps, self.copies = watch, steps, copies
-        self.start = steps[0].given
-        self.images = len(self.start) // copies
-        self.passes = len(steps[0].calls[0].shown) // max(1, self.images)
-        self.guidance = Guidance()
-        self.steps_scaled = False
 
-    def fits(self) -> bool:
-        """Whether all the first steps can be read so."""
-        if self.images * self.copies != len(self.start) or self.passes * self.images != len(self.steps[0].outputs):
-            return False
-        if not self._all_follow():
-            self.steps_scaled = True  # some pipelines hand the scaled states to the scheduler
-            if not self._all_follow():
-                return False
-        found = [one for one in self._guidances() if all(self._guides(one, step) for step in self.steps)]
-        self.guidance = found[0] if found else self.guidance
-        return bool(found)
+def _looped(loop: Loop, recipe: Recipe) -> Looped:
+    device = loop.body.calls[0].which.device
+    arithmetic = Denoiser(None, recipe, Told({}), Guidance(), loop.dtype, device)
+    return Looped(loop, arithmetic, recipe.plan, device)
 
-    def agrees(self, step: Step) -> bool:
-        """Whether another step is like them; an error where what differs has a name."""
-        self._check_same(step)
-        return self._follows(step) and self._guides(self.guidance, step)
 
-    def loop(self, time: Tensor) -> Loop:
-        for step in self.steps:
-            self._check_same(step)
-        start = self._states(self.steps[0])
-        told, rows = self._told()
-        return Loop(
-            self._composed(),
-            told,
-            rows,
-            self.guidance,
-            time,
-            start[: self.images],
-            self.watch.first,
-            self.steps[0].options,
-            self.copies,
-            self.steps[0].mark is not None,
-            self.steps_scaled,
-            self._scales_beside,
-        )
-
-    def _states(self, step: Step) -> Tensor:
-        """The states of a step."""
-        return step.given / (step.mark or 1.0) if self.steps_scaled else step.given
-
-    def _shows(self, step: Step) -> bool:
-        """Whether the network sees these states, scaled as it should be, once in every pass."""
-        shown, states, channels = step.calls[0].shown, self._states(step), self.start.shape[1]
-        if shown.dim() != states.dim() or shown.shape[1] < channels or len(shown) != self.passes * self.images:
-            return False
-        scaled = torch.cat([states[: self.images] * (1.0 if step.mark is None else step.mark)] * self.passes)
-        # Where the scheduler scaled them itself, it may have rounded.
-        return close(shown[:, :channels], scaled, *([] if step.real is None else [rounding(shown)]))
-
-    def _all_follow(self) -> bool:
-        return all(map(self._follows, self.steps))
-
-    def _follows(self, step: Step) -> bool:
-        """Whether a step begins with what the one before has led to."""
-        if not self._shows(step) or (step.mark is None) != (self.steps[0].mark is None):
-            return False
-        return step.expected is None or close(self._states(step)[: self.images], step.expected[: self.images])
-
-    def _guidances(self) -> list[Guidance]:
-        """How outputs may become one, as the pipeline says, or as the first step shows. Any pass may be the conditional
-        one: where that matters, only one of these explains what is seen."""
-        if self.passes == 1:
-            return [Guidance()]
-        first, channels = self.steps[0], self.start.shape[1]
-        parts = first.outputs.unflatten(0, (self.passes, self.images))[:, :, :channels].flatten(1)  # (passes, ...)
-        goal = first.guided[: self.images, :channels].double().flatten()
-        weights = tuple(torch.linalg.lstsq(parts.T, goal[:, None]).solution[:, 0].tolist())
-        shown = [Guidance(weights, conditional=i) for i in range(self.passes)]
-        if self.passes != 2:
-            return shown
-        scale, rescale = (
-            float(getattr(self.watch.running, name, None) or 0.0) for name in ("guidance_scale", "guidance_rescale")
-        )
-        return [*(Guidance.scaled(scale, size, i) for i in (1, 0) for size in (0.0, rescale)), *shown]
-
-    def _guides(self, guidance: Guidance, step: Step) -> bool:
-        if abs(sum(guidance.weights) - 1) > 1e-9:
-            return False
-        channels, wanted = self.start.shape[1], step.guided.shape[1]
-        outputs = step.outputs.unflatten(0, (self.passes, self.images))
-        rest = outputs[guidance.conditional, :, channels:wanted]  # a variance, which is not guided
-        expected = torch.cat([torch.cat([guidance(outputs[:, :, :channels]), rest], dim=1)] * self.copies)
-        return step.guided.shape == expected.shape and close(step.guided, expected)
-
-    def _check_same(self, step: Step) -> None:
-        """Refuse a loop that tells its network something else at some step."""
-        one, other = (self._arguments(this) for this in (self.steps[0], step))
-        for name in set(one) | set(other):
-            self._same(name, one.get(name), other.get(name))
-        if step.options != self.steps[0].options:
-            raise InputError(f"the loop of {self.watch.kind} changes the options of its scheduler's step on the way")
-        beside = self._beside(step)
-        if not close(beside, self._beside(self.steps[0]), rounding(beside)):
-            self._same(CHANNELS, None, beside)
-        self._check_control(step)
-
-    def _arguments(self, step: Step) -> dict[str, Any]:
-        """What network and ControlNet are told."""
-        told = {name: value for name, value in step.calls[0].told.items() if name not in RESIDUALS}
-        return told | ({"control": step.controls[0].told} if step.controls else {})
-
-    def _check_control(self, step: Step) -> None:
-        """A ControlNet must see what the network sees, and the network what it makes of it."""
-        if not step.controls or step.residuals is None:
-            return
-        call, made = step.calls[0], step.controls[0]
-        down, mid = (call.told.get(name) for name in RESIDUALS)
-        used = (
-            isinstance(down, list | tuple)
-            and [*down, mid]
-            and all(
-                one is other for one, other in zip([*down, mid], [*step.residuals[0], step.residuals[1]], strict=True)
-            )
-        )
-        seen = made.shown.shape == call.shown.shape and close(made.shown, call.shown)
-        if len(step.controls) != 1 or not used or not seen or not torch.equal(made.time, call.time):
-            raise InputError(
-                f"{self.watch.kind} uses its ControlNet in a way that is not known here (guess_mode?): leave that out"
-            )
-
-    def _same(self, name: str, one: Any, other: Any) -> None:
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            for inner in set(one) | set(other):
-                self._same(str(inner), one.get(inner), other.get(inner))
-        elif not equal(one, other):
-            raise InputError(
-                f"{self.watch.kind} changes {name} from step to step, as control_guidance_start and _end do: leave "
-                "those out"
-            )
-
-    def _beside(self, step: Step) -> Tensor:
-        """What the network is shown beside the states, before it is scaled."""
-        beside = step.calls[0].shown[:, self.start.shape[1] :]
-        return beside / (step.mark or 1.0) if self._scales_beside else beside
-
-    @functools.cached_property
-    def _scales_beside(self) -> bool:
-        """Whether what is beside the states is scaled with them: it changes as the marks do. (With a single step it is
-        shown as it is, whichever.)"""
-        first, *others = [step.calls[0].shown[:, self.start.shape[1] :] for step in self.steps]
-        marks = [step.mark or 1.0 for step in self.steps]
-        if not others or close(first, others[0]):
-            return False
-        return close(first / marks[0], others[0] / marks[1], rounding(first))
-
-    def _told(self) -> tuple[Told, Rows]:
-        step, rows = self.steps[0], self.passes * self.images
-        told = self._arguments(step)
-        self._check_rows(told, rows)
-        made, tables = Told.apart(told, lambda value: value.dim() > 0 and len(value) == rows, self.passes)
-        beside = self._beside(self.steps[-1])  # whose mark divides without rounding
-        if beside.shape[1]:
-            tables |= {f"{CHANNELS}__pass{i}": part for i, part in enumerate(beside.chunk(self.passes))}
-        return made, tables
-
-    def _check_rows(self, value: Any, rows: int, names: tuple[str, ...] = ()) -> None:
-        if isinstance(value, Mapping):
-            for name, entry in value.items():
-                self._check_rows(entry, rows, (*names, str(name)))
-        elif isinstance(value, list | tuple):
-            for entry in value:
-                self._check_rows(entry, rows, names)
-        elif isinstance(value, Tensor) and value.dim() and len(value) == rows and not _HAVE_ROWS & set(names):
-            raise InputError(
-                f"{self.watch.kind} tells its network {'.'.join(names)}, and it is not known whether that has a "
-                "row for each image: give da.adapters.from_diffusers a callable around the network"
-            )
-
-    def _composed(self) -> Callable[..., Any]:
-        step = self.steps[0]
-        return Called(self.watch.network, step.guided.shape[1], self.watch.control if step.controls else None)
+def _chain(watch: Watch, loop: Loop, recipe: Recipe) -> GaussianChain:
+    start = states(loop, watch.moments[0].state)
+    return GaussianChain(
+        _looped(loop.without_rows(), recipe),
+        Given(recipe.plan),
+        start.shape[1:],
+        start=start,
+        dtype=torch.promote_types(start.dtype, torch.float32),
+        device=start.device,
+        condition=loop.tables or None,
+    )

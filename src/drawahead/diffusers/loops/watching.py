@@ -1,10 +1,10 @@
 """The loop of a pipeline, read by watching it.
 
-A pipeline is called as it is, with stand-ins for its network and its scheduler. They let its loop run through all of
-its timesteps on made-up states and outputs, which costs next to nothing, and note what the network is told, how its
-outputs become one, and what becomes of the states. If all of that is the same at every step, the loop is a chain; at
-its last step the chain is drawn and handed back, and the pipeline goes on with it: it decodes and finishes as ever.
-Whatever else a loop does to states or outputs shows in the numbers, and is refused.
+A pipeline is called as it is, with stand-ins for its networks and its scheduler. In the first step the networks answer
+themselves; in all others their answers and the states are made up, which costs next to nothing. What is done with the
+states is recorded, operation by operation: on the way to the networks, from their answers to the scheduler, and from
+one step to the next. If all steps do the same, but for numbers that belong to a step, the loop is a chain; at its last
+step the chain is drawn and handed back, and the pipeline goes on with it: it decodes and finishes as ever.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64
-from drawahead.errors import InputError
+from drawahead.diffusers.loops.body import Steps
+from drawahead.diffusers.loops.comparing import close, equal
+from drawahead.diffusers.loops.recording import Recorder, paused
+from drawahead.diffusers.loops.tape import Split, Tape, common, split
+from drawahead.diffusers.schedulers.reading import prepared
+from drawahead.diffusers.schedulers.stochastic import advice
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64, lent
+from drawahead.errors import DrawaheadError, InputError
 
-NETWORKS = ("unet", "transformer")
-_MARKS = (2.0, 4.0)
-"""What stands for the scheduler's own scaling of inputs, in turn: what follows it is scaled, too. They are powers of
-two, so that no dtype rounds them."""
-_NO_OPTIONS = ("generator", "return_dict")
+_NO_OPTIONS = ("generator", "return_dict", "old_pred_original_sample", "timestep_back")
 _LARGE = 30.0
 
 
 @final
 class Made(tuple[Any, ...]):
-    """What a stand-in answers, by whichever name it is asked for."""
+    """What a stand-in for a scheduler's step answers, by whichever name it is asked for."""
 
     __slots__ = ()
-
-    @property
-    def sample(self) -> Any:
-        return self[0]
 
     @property
     def prev_sample(self) -> Any:
@@ -47,185 +46,255 @@ class Made(tuple[Any, ...]):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Call:
-    """What a network was called with."""
+class Moment:
+    """A step of the loop that the chain is compared with."""
 
-    shown: Tensor
-    time: Tensor
-    told: dict[str, Any]
+    k: int
+    state: Tensor
+    body: Tape
+    noise: Tensor
+    after: Tensor  # where the scheduler's own step leads with that noise
 
-
-@final
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What happened in one step of the loop."""
-
-    calls: list[Call]  # of the network
-    controls: list[Call]  # of the ControlNet
-    residuals: tuple[list[Tensor], Tensor] | None  # what that was made to answer
-    outputs: Tensor  # what the network was made to answer (rows, ...), float64
-    guided: Tensor  # what the scheduler was given for it
-    given: Tensor  # the states the scheduler was given
-    expected: Tensor | None  # those it had handed out before; None at the first step
-    options: dict[str, Any]  # of the scheduler's step
-    mark: float | None  # what states were multiplied with for the network; None if the scheduler was not asked for that
-    real: tuple[Tensor, Tensor] | None  # noise, and the states that its own step leads to with it; of the first step
+    @property
+    def answers(self) -> list[list[Any]]:
+        """What the networks answered, call by call."""
+        return [
+            [None if number is None else self.body.values[number] for number in node.results]
+            for node in self.body.nodes
+            if node.calls
+        ]
 
 
 class Watch:
-    """A pipeline under watch. `hear` is told every step of its loop; at the last one `draw` gives the final states.
+    """A pipeline under watch; at the last step of its loop `draw` gives the final states."""
 
-    In the first step the scheduler does its own work, on answers that are made up.
-    """
-
-    def __init__(self, pipe: Any, hear: Callable[[Step], None], draw: Callable[[], Tensor]) -> None:
-        self.pipe, self.hear, self.draw = pipe, hear, draw
+    def __init__(self, pipe: Any, draw: Callable[[], Tensor], scheduler: Any = None, number: int | None = None) -> None:
+        """`scheduler` is in place of its own; `number` is that of its steps, where they do not go through all
+        timesteps."""
+        self.pipe, self.draw, self.number = pipe, draw, number
         self.kind = type(pipe).__name__
-        self.name = next((name for name in NETWORKS if getattr(pipe, name, None) is not None), "")
-        if not self.name or getattr(pipe, "scheduler", None) is None:
-            raise InputError(f"pipe must have a unet or a transformer and a scheduler, and {self.kind} has not")
-        self.network: Any = getattr(pipe, self.name)
-        self.control: nn.Module | None = getattr(pipe, "controlnet", None)
-        self.scheduler = copy.deepcopy(pipe.scheduler)
-        self.running = copy.copy(pipe)
+        self.networks = {
+            name: inner_module(part) for name, part in pipe.components.items() if isinstance(part, nn.Module)
+        }
+        if not self.networks or getattr(pipe, "scheduler", None) is None:
+            raise InputError(f"pipe must have a network and a scheduler, and {self.kind} has not")
+        self.scheduler = copy.deepcopy(scheduler or pipe.scheduler)
+        self.recorder = Recorder()
         self.first = self.taken = 0  # the first timestep that is visited, and how many were
         self.done = False
-        self._generator = torch.Generator().manual_seed(0)
+        self.drawing = False  # set once its loop was read
+        self.options: dict[str, Any] = {}
+        self.moments: list[Moment] = []
+        self._steps: Steps | None = None
+        self._cut = 0
+        self._start: tuple[list[Any], list[Tensor], Tensor, Tensor] | None = None
+        self._exact: Any = None  # the scheduler, in float64, doing its own work
+        self._old: Any = None
         self._handed: Tensor | None = None
-        self._clear()
+        self._answers: dict[int, list[Any]] = {}  # what each network answered in the first step
+        self._asked: dict[int, int] = {}  # how often in this one
+        self._generator = torch.Generator().manual_seed(0)
 
-    def _clear(self) -> None:
-        self._calls: list[Call] = []
-        self._controls: list[Call] = []
-        self._residuals: tuple[list[Tensor], Tensor] | None = None
-        self._outputs: Tensor | None = None
-        self._mark: float | None = None
-
-    def twin(self) -> Any:
-        """The pipeline with its stand-ins. It shares everything else, and leaves the pipeline as it is."""
-        parts: dict[str, Any] = {self.name: standing_in(self.network, self._network)}
+    def call(self, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Call the pipeline. It shares everything with its stand-ins, and is left as it is."""
+        running = copy.copy(self.pipe)
+        parts: dict[str, Any] = {name: self._standing_in(network) for name, network in self.networks.items()}
         parts["scheduler"] = self._scheduler()
-        if self.control is not None:
-            parts["controlnet"] = standing_in(self.control, self._control)
         parts |= {"maybe_free_model_hooks": lambda: None, "_progress_bar_config": {"disable": True}}
-        vars(self.running).update(parts)
-        return self.running
+        vars(running).update(parts)
+        with self.recorder.recording():
+            return running(*arguments, **named)
 
-    def _scheduler(self) -> Any:
-        ready = self.scheduler
-
-        def scale(sample: Tensor, *given: Any, **named: Any) -> Tensor:
-            if self.taken:
-                self._mark = _MARKS[self.taken % len(_MARKS)]
-                return sample * self._mark
-            one = torch.ones(1, dtype=torch.float64, device=sample.device)
-            self._mark = float(in_float64(self._as_it_is()).scale_model_input(one, *given, **named))
-            scaled: Tensor = self._as_it_is().scale_model_input(sample, *given, **named)
-            return scaled
-
-        ready.scale_model_input = scale
-        step = self._step
-        signature = inspect.signature(type(ready).step)
-        parameters = list(signature.parameters.values())[1:]
-        step.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        ready.step = step
-        return ready
+    @property
+    def steps(self) -> Steps:
+        """What all steps do."""
+        if self._steps is None:  # there is but one
+            assert self._start is not None
+            entries, targets, noise, after = self._start
+            tape = Tape(entries, targets[0], targets)
+            self._check_depends(tape)
+            self._steps = Steps(self.kind, tape, None)
+            self.moments = [Moment(0, targets[0], tape, noise, after)]
+        return self._steps
 
     @property
     def plain_scheduler(self) -> Any:
         """The scheduler with its timesteps set as the pipeline has set them, and nothing standing in."""
-        plain = self._as_it_is()
+        plain = self._copied()
         if hasattr(plain, "_step_index"):
             plain._step_index, plain._begin_index = None, None
         return plain
 
-    def _as_it_is(self) -> Any:
-        """A copy of the scheduler as it stands now, with nothing standing in."""
+    def _copied(self) -> Any:
         plain = copy.deepcopy(self.scheduler)
-        for name in ("scale_model_input", "step"):
-            vars(plain).pop(name, None)
+        vars(plain).pop("step", None)
         return plain
 
-    def _real(self, output: Tensor, timestep: Any, sample: Tensor, options: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Noise, and the states that the scheduler's own step leads to with it."""
-        asked: list[tuple[int, ...]] = []
+    def _standing_in(self, network: nn.Module) -> nn.Module:
+        def forward(*arguments: Any, **named: Any) -> Any:
+            leaves, spec = pytree.tree_flatten((arguments, named))
+            with paused():
+                number, known = self._asked.get(id(network), 0), self._answers.setdefault(id(network), [])
+                live = not self.taken or any(map(self.recorder.depends, leaves))
+                self._asked[id(network)] = number + live
+                if not live or number >= len(known):
+                    result = network(*arguments, **named)
+                    known += [result] if live else []
+                else:
+                    result = self._made_up(known[number])
+            self.recorder.note(network, leaves, spec, pytree.tree_leaves(result))
+            return result
 
-        def led_to(noise: Tensor) -> Tensor:
+        twin = copy.copy(network)
+        for name in ("_forward_hooks", "_forward_pre_hooks"):
+            twin.__dict__[name] = OrderedDict()
+        twin.__dict__["forward"] = forward
+        return twin
+
+    def _made_up(self, answer: Any) -> Any:
+        """An answer like one that was given before. Large numbers every other time: whatever bends only those would be
+        missed otherwise."""
+        size = _LARGE if self.taken % 2 else 1.0
+
+        return pytree.tree_map_only(Tensor, lambda value: (size * self._drawn(value.shape)).to(value), answer)
+
+    def _scheduler(self) -> Any:
+        signature = inspect.signature(type(self.scheduler).step)
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+        def step(*arguments: Any, **named: Any) -> Made:
+            try:
+                given = signature.bind(*arguments, **named).arguments
+                sample, output, timestep = (given.pop(name) for name in ("sample", "model_output", "timestep"))
+            except (TypeError, KeyError) as error:
+                raise InputError(f"{self.kind} calls its scheduler in a way that is not understood: {error}") from error
+            options = {name: value for name, value in given.items() if name not in _NO_OPTIONS}
+            options |= options.pop("kwargs", {})
+            with paused():
+                self._check(sample, options)
+                try:
+                    return self._step(sample, output, timestep, options)
+                except DrawaheadError:
+                    raise
+                except Exception as error:  # any: of the scheduler, or of an operation that cannot be done for many
+                    if self.drawing:
+                        raise
+                    with lent(self.plain_scheduler) as plain:
+                        prepared(plain, options, self.first)  # which may say more
+                    raise InputError(
+                        f"the loop of {self.kind} cannot be sampled ahead: {type(error).__name__}: "
+                        f"{str(error).strip().partition(chr(10))[0]}"
+                    ) from error
+
+        step.__signature__ = signature  # type: ignore[attr-defined]
+        self.scheduler.step = step
+        return self.scheduler
+
+    def _step(self, sample: Tensor, output: Tensor, timestep: Any, options: dict[str, Any]) -> Made:
+        self.options = options
+        last = self._is_last(timestep)
+        noise, after = self._real(output, timestep, sample)
+        self._hear([sample, output], noise, after, last)
+        self.taken += 1
+        self._asked = {}
+        self.done = last
+        if last:
+            self.recorder.unhook()
+            drawn = self.draw()
+            # Some finish with the data that the last step has predicted, where that is what it leads to.
+            same = isinstance(self._old, Tensor) and self._old.shape == after.shape and close(self._old, after)
+            return Made((drawn, drawn if same else self._old))
+        self._handed = self._drawn(sample.shape).to(sample)
+        self.recorder.follow(self._handed)
+        return Made((self._handed, self._old))
+
+    def _hear(self, targets: list[Tensor], noise: Tensor, after: Tensor, last: bool) -> None:
+        entries, state = self.recorder.entries, self._handed
+        if state is None:
+            self._start = entries, targets, noise, after
+            return
+        if self._steps is None:
+            assert self._start is not None
+            whole = Tape(entries, state, targets)
+            self._check_depends(whole)
+            self._cut, body = common(self.kind, *self._start[:2], whole, entries, targets)
+            step = split(entries, state, targets, self._cut)
+            self._steps = Steps(self.kind, body, step)
+            self.moments = [Moment(0, body.values[0], body, *self._start[2:])]
+            self._start = None
+        else:
+            step = self._split(entries, state, targets)
+            self._steps.add(step)
+        if len(self.moments) < 2 or last:
+            self.moments.append(Moment(self.taken, state, step.body, noise, after))
+
+    def _split(self, entries: list[Any], state: Tensor, targets: list[Tensor]) -> Split:
+        whole = Tape(entries, state, targets)
+        self._check_depends(whole)
+        if self._cut >= len(whole.values):
+            raise InputError(f"the loop of {self.kind} does other things in a later step than in the first ones")
+        return split(entries, state, targets, self._cut)
+
+    def _check_depends(self, tape: Tape) -> None:
+        if tape.missing or not any(node.calls for node in tape.nodes):
+            raise InputError(
+                f"the loop of {self.kind} does not hand its scheduler the answer of a network to its latents, as "
+                "far as can be seen, so its steps cannot be sampled ahead"
+            )
+
+    def _check(self, sample: Tensor, options: dict[str, Any]) -> None:
+        if not sample.is_floating_point():
+            raise InputError(
+                f"{self.kind} draws tokens, and this draws steps with Gaussian noise: for networks that fill in tokens "
+                "see da.adapters.MaskedLM and da.adapters.PermutationLM"
+            )
+        if self.recorder.fault:
+            raise InputError(f"the loop of {self.kind} {self.recorder.fault}, so its steps cannot be sampled ahead")
+        if self.taken and not equal(options, self.options):
+            raise InputError(f"the loop of {self.kind} changes the options of its scheduler's step on the way")
+
+    def _real(self, output: Tensor, timestep: Any, sample: Tensor) -> tuple[Tensor, Tensor]:
+        """Noise, and the states that the scheduler's own step leads to with it."""
+        self._exact = in_float64(self._exact or self._copied())
+        asked: list[tuple[int, ...]] = []
+        noise = self._drawn(sample.shape).to(sample.device)
+        named = dict(model_output=output.double(), timestep=timestep, sample=sample.double(), **self.options)
+        if "old_pred_original_sample" in inspect.signature(type(self._exact).step).parameters:
+            times = self._exact.timesteps
+            back = times[self.first + self.taken - 1] if self.taken else None
+            named |= {"old_pred_original_sample": self._old, "timestep_back": back}
+
+        def led_to(scheduler: Any, noise: Tensor) -> Any:
             asked.clear()
             with Supplied(lambda shape: asked.append(shape) or noise):  # type: ignore[func-returns-value]
-                answer = in_float64(self._as_it_is()).step(output.double(), timestep, sample.double(), **options)
-            after: Tensor = answer[0]
-            return after
+                return scheduler.step(**named)
 
-        noise = self._drawn(sample.shape).to(sample.device)
-        after = led_to(noise)
-        if len(asked) > 1:  # how they add up is not to be seen from one
+        before = copy.deepcopy(self._exact) if not self.taken else None
+        answer = led_to(self._exact, noise)
+        if len(asked) > 1 and before is not None:  # how they add up is not to be seen from one
             noise = torch.zeros_like(noise)
-            after = led_to(noise)
-        return noise, after
-
-    def _network(self, *arguments: Any, **named: Any) -> Made:
-        call = called(self.network, arguments, named)
-        self._calls.append(call)
-        channels = getattr(getattr(self.network, "config", None), "out_channels", None) or call.shown.shape[1]
-        shape = (len(call.shown), channels, *call.shown.shape[2:])
-        # Large numbers every other time: whatever bends only those would be missed otherwise.
-        made = self._drawn(shape).to(call.shown.device) * (_LARGE if self.taken % 2 else 1.0)
-        self._outputs = made if self._outputs is None else torch.cat([self._outputs, made])
-        return Made((made,))
-
-    def _control(self, *arguments: Any, **named: Any) -> Made:
-        self._controls.append(called(self.control, arguments, named))
-        rows = len(self._controls[-1].shown)
-        self._residuals = [torch.zeros(rows, 1, 1, 1)], torch.zeros(rows, 1, 1, 1)
-        return Made(self._residuals)
-
-    @property
-    def _step(self) -> Callable[..., Made]:
-        def step(model_output: Tensor, timestep: Any, sample: Tensor, *rest: Any, **options: Any) -> Made:
-            if rest or self._outputs is None:
-                raise InputError(f"the loop of {self.kind} calls its scheduler in a way that is not known here")
-            kept = {name: value for name, value in options.items() if name not in _NO_OPTIONS}
-            real = None if self.taken else self._real(model_output, timestep, sample, kept)
-            last = self._is_last(timestep)
-            networks = self._calls, self._controls, self._residuals, self._outputs
-            self.hear(Step(*networks, model_output, sample, self._handed, kept, self._mark, real))
-            self._clear()
-            self.done = last
-            made = self._drawn(sample.shape) if real is None else real[1]
-            self._handed = self.draw() if last else made.to(sample)
-            return Made((self._handed,))
-
-        return step
+            answer = led_to(before, noise)
+        if hasattr(self._exact, "_step_index"):
+            self.scheduler._step_index = self._exact._step_index
+        self._old = answer[1] if len(answer) > 1 else None
+        return noise, answer[0]
 
     def _is_last(self, timestep: Any) -> bool:
         time = self.scheduler.timesteps
         here = int((time == torch.as_tensor(timestep, device=time.device)).nonzero()[0, 0])
         self.first = self.first if self.taken else here
         if here != self.first + self.taken:
-            raise InputError(f"the loop of {self.kind} does not visit its timesteps one after another")
-        self.taken += 1
-        return here + 1 == len(time)
+            raise InputError(
+                f"{type(self.scheduler).__name__} does not take one step for each timestep in {self.kind}, as those "
+                f"with noise do: {advice(self._copied())}"
+            )
+        return here + 1 == len(time) if self.number is None else self.taken + 1 == self.number
 
     def _drawn(self, shape: Sequence[int]) -> Tensor:
         return torch.randn(tuple(shape), dtype=torch.float64, generator=self._generator)
 
 
-def standing_in(module: nn.Module, forward: Callable[..., Any]) -> nn.Module:
-    """A module that is in all the one given, but for what it answers; hooks are left out."""
-    twin = copy.copy(module)
-    for name in ("_forward_hooks", "_forward_pre_hooks"):
-        twin.__dict__[name] = OrderedDict()
-    twin.__dict__["forward"] = forward
-    return twin
-
-
-def called(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Call:
-    """The arguments of a network by name: the state comes first, the time is called timestep."""
-    names = list(inspect.signature(type(module).forward).parameters)[1:]
-    told = dict(zip(names, arguments, strict=False)) | named
-    state, time = names[0], told.pop("timestep", None)
-    shown = told.pop(state, None)
-    if not isinstance(shown, Tensor) or time is None:
-        raise InputError(f"{type(module).__name__} is called without a state or a timestep")
-    return Call(shown, torch.as_tensor(time), told)
+def inner_module(module: nn.Module) -> nn.Module:
+    """What torch.compile has wrapped; a module that it has not, as it is."""
+    inner = vars(module).get("_modules", {}).get("_orig_mod")
+    return inner if isinstance(inner, nn.Module) else module

@@ -122,7 +122,7 @@ def _by_tables(ready: Any, options: Options, first: int, stock: bool) -> Recipe 
         if stock:
             raise
         return None
-    return made.beginning_at(first)
+    return made.between(first)
 
 
 def _stock(ready: Any) -> bool:
@@ -187,7 +187,7 @@ def _functions(entry: Any) -> list[types.FunctionType]:
 def contents(value: Any) -> object:
     """Equal for equal numbers and texts."""
     if isinstance(value, torch.Tensor | np.ndarray):
-        numbers = torch.as_tensor(value).cpu().contiguous()
+        numbers = torch.as_tensor(value).cpu().clone(memory_format=torch.contiguous_format)
         return str(numbers.dtype), tuple(numbers.shape), numbers.flatten().view(torch.uint8).numpy().tobytes()
     if isinstance(value, Mapping):
         return tuple((name, contents(entry)) for name, entry in value.items())

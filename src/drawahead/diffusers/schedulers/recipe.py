@@ -60,20 +60,18 @@ class Recipe:
     """Where a step uses the prediction both as it came and limited, it is given gains[0] * as it came + gains[1] *
     (limited - as it came), each (N,). None: it is given the limited one."""
 
-    def beginning_at(self, first: int) -> Recipe:
-        """Without the first so many steps."""
-        if not first:
-            return self
-        plan, spread = self.plan, self.plan.spread
+    def between(self, first: int, last: int | None = None) -> Recipe:
+        """Steps number `first` up to `last`, which is left out, without the others."""
+        plan, spread, steps = self.plan, self.plan.spread, slice(first, last)
+        levels = slice(first, None if last is None else last + 1)
         if isinstance(spread, LearnedRange):
-            spread = LearnedRange(spread.low[first:], spread.high[first:])
-        c = plan.c
-        if c is not None:
-            c = torch.cat([torch.zeros_like(c[:1]), c[first + 1 :]])
-        names = ("a", "b", "s", "signal", "noise", "time")
-        plan = replace(plan, c=c, spread=spread, **{name: getattr(plan, name)[first:] for name in names})
-        conversion = Conversion(*(part[first:] for part in vars(self.conversion).values()))
-        gains = None if self.gains is None else (self.gains[0][first:], self.gains[1][first:])
+            spread = LearnedRange(spread.low[steps], spread.high[steps])
+        c = None if plan.c is None else torch.cat([torch.zeros_like(plan.c[:1]), plan.c[steps][1:]])
+        tables = {name: getattr(plan, name)[steps] for name in ("a", "b", "s", "time")}
+        tables |= {name: getattr(plan, name)[levels] for name in ("signal", "noise")}
+        conversion = Conversion(*(part[steps] for part in vars(self.conversion).values()))
+        gains = None if self.gains is None else (self.gains[0][steps], self.gains[1][steps])
+        plan = replace(plan, c=c, spread=spread, **tables)
         return replace(self, plan=plan, conversion=conversion, gains=gains)
 
 

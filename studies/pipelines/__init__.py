@@ -1,0 +1,1 @@
+"""Pipelines of diffusers, tiny and with random weights, beside their own loops."""
