@@ -256,6 +256,11 @@ def call_for(
     num_samples, max_live = whole("num_samples", num_samples, 1), whole("max_live", max_live, 1)
     if whole("first", first, 0) + num_samples > 2**63:
         raise InputError(f"first must leave the numbers of samples below 2^63, not be {short(first)}")
+    if not chain.foresees and how.sampler is not None and how.sampler.foresight:
+        raise InputError(
+            f"{how.sampler!r} drafts later steps from the answer about one, which a left-to-right model cannot give: "
+            "use Coupled() or Sequential()"
+        )
     chain.check(first + num_samples)
     seed = seed_from(seed, generator)
     return Call(chain, how.sampler or Auto(), seed, num_samples, min(max_live, num_samples), first)

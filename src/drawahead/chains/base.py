@@ -206,8 +206,9 @@ class Paths(abc.ABC):
 
     def commit(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> Tensor:
         """Advance for good; retire the rows that are complete. -> the rows that go on, as indices into the old ones."""
+        before = self.position
         self.advance(values, count, guess)
-        self.tally.committed += int(count.sum())
+        self.tally.committed += int((self.position - before).sum())
         return self._retire()
 
     def _retire(self) -> Tensor:

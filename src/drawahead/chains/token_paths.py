@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, final
+from typing import ClassVar, Protocol, final
 
 import torch
 from torch import Tensor
@@ -13,8 +13,16 @@ from drawahead.chains.memory import KEPT, Memory
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.laws import Categorical
 from drawahead.oracles.condition import Given
-from drawahead.oracles.tokens import TokenOracle
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import Stream
+
+
+class Ends(Protocol):
+    """Where samples end that may end early."""
+
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int) -> Tensor:
+        """The length (r,) at which each path of tokens (r, n) ends, if it does so on its way from `before` to `now`
+        (r,) steps, at most `most` further; n where it goes on."""
 
 
 @final
@@ -34,6 +42,7 @@ class TokenPaths(Paths):
     rank: Tensor
     given: Given = field(default_factory=dict)  # the rows of the condition
     memory: Memory | None = None  # what the oracle keeps of them
+    ends: Ends | None = None
 
     @property
     def device(self) -> torch.device:
@@ -97,7 +106,12 @@ class TokenPaths(Paths):
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         self.tokens = self._filled(values, count)
-        self.position = self.position + count
+        before, self.position = self.position, self.position + count
+        if self.ends is not None:  # which looks at what is committed, never at guesses behind it
+            now = self.position.to(self.device)
+            end = self.ends(self.tokens, before.to(self.device), now, values.shape[1]).to(self.length.device)
+            self.length = torch.minimum(self.length, end)
+            self.position = torch.minimum(self.position, self.length)
         if self.memory is not None:
             self.memory.forget(self.position - 1)  # the last step is not as it was guessed
 
@@ -109,4 +123,8 @@ class TokenPaths(Paths):
         self.memory = None if self.memory is None else self.memory.select(rows)
 
     def result(self, rows: Tensor | slice) -> Tensor:
-        return self.tokens[rows].cpu()
+        tokens = self.tokens[rows]
+        if self.ends is not None:
+            behind = torch.arange(tokens.shape[1], device=self.device) >= self.length.to(self.device)[rows][:, None]
+            tokens = tokens.masked_fill(behind, HIDDEN)
+        return tokens.cpu()

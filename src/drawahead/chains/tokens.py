@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import NARROW, Chain, Tally
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.token_paths import Ends, TokenPaths
 from drawahead.errors import InputError
 from drawahead.oracles.compiled import CompiledOracle, described
 from drawahead.oracles.condition import Condition, check_rows, checked, of_samples, on_cpu
@@ -22,7 +22,6 @@ Order = Tensor | Sequence[int] | str | None
 _GOLDEN = 0.6180339887498949
 
 
-@final
 class TokenChain(Chain):
     """Draws sequences of [q]^n from an any-order oracle.
 
@@ -49,6 +48,8 @@ class TokenChain(Chain):
 
     reads_rows = True
     choice_changes_samples = False
+    ends: Ends | None = None
+    """Where its samples end, if that is random."""
     settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
 
     def __init__(
@@ -108,6 +109,10 @@ class TokenChain(Chain):
         return n if self.evidence is None else int((self.evidence == HIDDEN).sum(-1).max())
 
     @property
+    def ends_early(self) -> bool:
+        return self.ends is not None
+
+    @property
     def model(self) -> TokenOracle:
         return self.oracle
 
@@ -165,6 +170,7 @@ class TokenChain(Chain):
             order,
             rank,
             of_samples(self.condition, samples),
+            ends=self.ends,
         )
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ class Auto(Sampler):
     names, or the one that `drawahead.tune` returns.
     """
 
+    foresight: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=True, rounds="n at most", reference="Sequential or Coupled, by measurement"
     )
