@@ -158,7 +158,7 @@ def _checked_prompt(prompt: Any) -> Tensor:
         raise InputError(_EMPTY)
     if tokens.is_floating_point() or tokens.dtype == torch.bool or tokens.dim() not in (1, 2):
         raise InputError(f"prompt must be tokens, (m,) or (num_samples, m), not {tokens.dtype} {tuple(tokens.shape)}")
-    tokens = torch.atleast_2d(tokens.to(torch.int64))
+    tokens = tokens.to(torch.int64).view(-1, tokens.shape[-1])
     known = tokens != HIDDEN
     if not bool(known[:, 0].all()):
         raise InputError(_EMPTY)

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from drawahead import networks
-from drawahead.chains import Chain, GaussianChain, TokenChain
+from drawahead.chains import Chain, TokenChain
 from drawahead.cli.building import built
 from drawahead.counting import tilings
 from drawahead.errors import InputError
 from drawahead.networks.emoji import GUIDANCE
+from drawahead.networks.emoji_tokens import GUIDANCE as TOKEN_GUIDANCE
 from drawahead.networks.text import TEMPERATURE
 from drawahead.samplers import Sampler, Separated
 from drawahead.show.views import Images, View, view_of
@@ -104,7 +105,7 @@ class Subject:
 
     def of(self, num: int) -> Subject:
         """The same for so many samples: several prompts take turns, so sample i shows prompt i modulo their number."""
-        given = self.chain.condition if isinstance(self.chain, GaussianChain) else {}
+        given: dict[str, Any] = getattr(self.chain, "condition", {})
         if not given or all(len(table) == 1 for table in given.values()):
             return self
         if (prompts := max(map(len, given.values()))) > num:
@@ -159,6 +160,17 @@ def _emoji(asked: TargetOptions) -> Subject:
     return Subject("emoji", chain, Images(), num, remark=remark, options=options)
 
 
+def _emoji_tokens(asked: TargetOptions) -> Subject:
+    if asked.prompt is None:
+        raise InputError('emoji-tokens needs words: --prompt "red apple", as often as there are prompts')
+    guidance = TOKEN_GUIDANCE if asked.guidance is None else asked.guidance
+    chain = networks.emoji_tokens(
+        asked.prompt, guidance=guidance, device=_device(asked.device), dtype=_dtype(asked.dtype)
+    )
+    num = max(4, 1 if isinstance(asked.prompt, str) else len(asked.prompt))
+    return Subject("emoji-tokens", chain, view_of(chain), num, options=replace(asked, guidance=guidance).given)
+
+
 def _steps(asked: int | None, device: str) -> tuple[int, str]:
     """How many of an image model's 1000 steps to take, and what to say about it."""
     steps = asked or usual_steps(device)
@@ -193,6 +205,13 @@ SHIPPED: dict[str, Shipped] = {
             "32",
             ("prompt", "guidance", "steps", "device", "dtype"),
             _emoji,
+        ),
+        Shipped(
+            "emoji-tokens",
+            "the same pictures as tokens of a palette, drawn from left to right; 4.7 million parameters",
+            "32",
+            ("prompt", "guidance", "device", "dtype"),
+            _emoji_tokens,
         ),
     )
 }

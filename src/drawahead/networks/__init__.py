@@ -1,10 +1,22 @@
 """Trained networks that come with drawahead, and what they are made of."""
 
 from drawahead.networks.emoji import emoji, emoji_words
+from drawahead.networks.emoji_tokens import emoji_pictures, emoji_tokens
 from drawahead.networks.fashion import fashion
 from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
 
-__all__ = ["TextModel", "emoji", "emoji_words", "fashion", "infilling", "text", "to_text", "to_tokens"]
+__all__ = [
+    "TextModel",
+    "emoji",
+    "emoji_pictures",
+    "emoji_tokens",
+    "emoji_words",
+    "fashion",
+    "infilling",
+    "text",
+    "to_text",
+    "to_tokens",
+]
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from torch import Tensor
 from drawahead.errors import AnswerError, InputError
 from drawahead.oracles.guesses import FirstGuess
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
+
+if TYPE_CHECKING:
+    from drawahead.show import View
 
 _ANSWERS = "answers"
 _BEGINNING = "beginning"
@@ -35,6 +38,10 @@ class CausalOracle(abc.ABC):
     """Where it wants its tokens."""
     max_length: int | None = None
     """How many tokens it can read, the prompt among them; None: any number."""
+
+    def view(self) -> View | None:
+        """How its samples look; None: as symbols."""
+        return None
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor, first: int, **condition: Tensor) -> Tensor:
@@ -89,6 +96,9 @@ class LeftToRight(TokenOracle):
         self.vocab_size, self.device = model.vocab_size, model.device
         self.given: dict[str, Tensor] = {}
         self.prompt: Tensor | None = None
+
+    def view(self) -> View | None:
+        return self.model.view()
 
     def captured_parts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("model", "length", "guess", "shortest")}

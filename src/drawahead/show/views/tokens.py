@@ -85,6 +85,8 @@ class Grids(TokenView):
     formats = (".npz", ".json", ".png")
     columns: int
     vocab_size: int
+    palette: tuple[str, ...] = ()
+    """A colour for each token, such as "#0072b2"; by default some that are easily told apart."""
 
     def __post_init__(self) -> None:
         for name in ("columns", "vocab_size"):
@@ -94,7 +96,7 @@ class Grids(TokenView):
         places = [divmod(i, self.columns) for i in range(len(sample))]
         tiles = tuple((j, i, 1, 1, token) for (i, j), token in zip(places, sample.tolist(), strict=True))
         box = (0, 0, self.columns, -(-len(sample) // self.columns))
-        return Tiles(box, tiles, colours(self.vocab_size))
+        return Tiles(box, tiles, self.palette or colours(self.vocab_size))
 
     def line(self, sample: Tensor) -> str:
         return Tokens(self.vocab_size).line(sample)
