@@ -83,9 +83,9 @@ def test_an_end_that_is_read_from_a_guess_is_rejected(monkeypatch: pytest.Monkey
     sound, filled = chain.ends, TokenPaths._filled
     assert sound is not None
 
-    def guessed(tokens: Tensor, before: Tensor, now: Tensor, most: int) -> Tensor:
+    def guessed(tokens: Tensor, before: Tensor, now: Tensor, most: int, told: Any) -> Tensor:
         """A sample ends where what is committed does, if a guess behind it is an end token."""
-        ended = sound(tokens, before, before + most, most)
+        ended = sound(tokens, before, before + most, most, told)
         return torch.where(ended < tokens.shape[1], torch.minimum(ended, now), ended)
 
     monkeypatch.setattr(TokenPaths, "_filled", lambda paths, values, count=None: filled(paths, values))

@@ -9,6 +9,7 @@ from drawahead.doors import doors
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.diffusers.chain import from_diffusers
     from drawahead.diffusers.pipeline import DrawaheadPipeline
+    from drawahead.language.generate import generate
     from drawahead.language.masked_lm import MaskedLM
     from drawahead.language.permutation import PermutationLM
     from drawahead.language.protein_lm import ProteinLM
@@ -22,6 +23,7 @@ _HOMES = {
     "ProteinMPNN": "proteins.mpnn.model",
     "from_diffusers": "diffusers.chain",
     "DrawaheadPipeline": "diffusers.pipeline",
+    "generate": "language.generate",
     "accelerate": "policies.policy",
     "policy": "policies.policy",
 }
@@ -34,6 +36,7 @@ __all__ = [
     "ProteinMPNN",
     "accelerate",
     "from_diffusers",
+    "generate",
     "policy",
 ]
 

@@ -8,19 +8,19 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
+from drawahead.chains.token_paths import Ends
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles.causal import CausalFunction, CausalOracle, LeftToRight
+from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, LeftToRight
 from drawahead.oracles.compiled import CompiledOracle
-from drawahead.oracles.condition import Condition, checked, of_samples
+from drawahead.oracles.condition import Condition, Given, checked, of_samples
 from drawahead.oracles.guesses import FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, short, whole
 
-End = int | Sequence[int] | Callable[[Tensor, Tensor], Tensor] | None
+End = int | Sequence[int] | Callable[[Tensor, Tensor], Tensor] | Ends | None
 _EMPTY = "prompt must have at least one token, such as the one that a sequence begins with"
-_SAME = 1e-3  # how far answers may be apart, in total variation, that later tokens must not change
 
 
 @final
@@ -81,7 +81,7 @@ class CausalChain(TokenChain):
                 "most, prompt and sample together; shorten one of them"
             )
         self.end = end
-        self.ends = None if end is None else _Ending(end, oracle.vocab_size)
+        self.ends = end if end is None or isinstance(end, Ends) else _Ending(end, oracle.vocab_size)
         given = checked(condition, oracle.device)
         if "prompt" in given:
             raise InputError("condition['prompt']: give prompt=, not a condition of that name")
@@ -115,7 +115,7 @@ class CausalChain(TokenChain):
 
 
 @final
-class _Ending:
+class _Ending(Ends):
     """Where samples end."""
 
     def __init__(self, end: Any, vocab_size: int) -> None:
@@ -128,7 +128,7 @@ class _Ending:
                 raise InputError(f"end must be among the tokens 0 ... {vocab_size - 1}, not {short(end)}")
             self.tokens = list(tokens)
 
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int) -> Tensor:
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
         """The length (r,) at which each path of tokens (r, n) ends that has gone from `before` to `now` (r,) steps, at
         most by `most`; n where it goes on. No step from `now` on is looked at."""
         n = tokens.shape[1]
@@ -213,7 +213,7 @@ def _check_causal(model: CausalOracle, given: dict[str, Tensor]) -> None:
     if answers.shape[-1] != model.vocab_size:
         raise InputError(f"vocab_size is {model.vocab_size}, but the model answers {answers.shape[-1]} tokens")
     first, second = answers[:, 0].double().exp()
-    if float((first - second).abs().sum()) / 2 > _SAME:
+    if float((first - second).abs().sum()) / 2 > SAME:
         raise InputError(
             "the model's answer changes with later tokens, so it is not a left-to-right model: draw a bidirectional "
             "one as a TokenChain, or give it a causal mask"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -17,12 +18,13 @@ from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import Stream
 
 
-class Ends(Protocol):
+class Ends(abc.ABC):
     """Where samples end that may end early."""
 
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int) -> Tensor:
+    @abc.abstractmethod
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
         """The length (r,) at which each path of tokens (r, n) ends, if it does so on its way from `before` to `now`
-        (r,) steps, at most `most` further; n where it goes on."""
+        (r,) steps, at most `most` further; n where it goes on. With the rows of the condition."""
 
 
 @final
@@ -108,9 +110,9 @@ class TokenPaths(Paths):
         self.tokens = self._filled(values, count)
         before, self.position = self.position, self.position + count
         if self.ends is not None:  # which looks at what is committed, never at guesses behind it
-            now = self.position.to(self.device)
-            end = self.ends(self.tokens, before.to(self.device), now, values.shape[1]).to(self.length.device)
-            self.length = torch.minimum(self.length, end)
+            steps = before.to(self.device), self.position.to(self.device)
+            end = self.ends(self.tokens, *steps, values.shape[1], self.given)
+            self.length = torch.minimum(self.length, end.to(self.length.device))
             self.position = torch.minimum(self.position, self.length)
         if self.memory is not None:
             self.memory.forget(self.position - 1)  # the last step is not as it was guessed

@@ -1,4 +1,4 @@
-"""The shipped model of colour pictures as tokens: emoji from words, 32x32 pixels of a palette, drawn from left to right."""
+"""The shipped model of colour pictures as tokens: emoji from words, 32x32 pixels of a palette, from left to right."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NAME = "emoji_tokens"
 class GuidedPixels(CausalOracle):
     """A network's answer with a prompt, driven away from its answer with none: one query of two passes.
 
-    Logits are those without the prompt, plus `guidance` times what the prompt changes. At 1 the prompt's own pass is all
-    there is.
+    Logits are those without the prompt, plus `guidance` times what the prompt changes. At 1 the prompt's own pass is
+    all there is.
     """
 
     def __init__(self, network: PixelTransformer, guidance: float) -> None:
@@ -91,7 +91,8 @@ def coloured(samples: Tensor, palette: Tensor) -> Tensor:
     """Samples (m, side * side) as pictures (m, 3, side, side) with values from -1 to 1; what is hidden is grey."""
     side = math.isqrt(samples.shape[1])
     colours = torch.cat([palette.float().cpu(), torch.zeros(1, 3)])[samples.cpu()]  # -1 is the last
-    return colours.unflatten(1, (side, side)).permute(0, 3, 1, 2)
+    pictures: Tensor = colours.view(-1, side, side, 3).permute(0, 3, 1, 2)
+    return pictures
 
 
 def emoji_pictures(samples: Tensor) -> Tensor:

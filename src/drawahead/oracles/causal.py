@@ -20,6 +20,8 @@ from drawahead.oracles.tokens import HIDDEN, TokenOracle
 if TYPE_CHECKING:
     from drawahead.show import View
 
+SAME = 1e-3
+"""How far answers may be apart, in total variation, that later tokens must not change."""
 _ANSWERS = "answers"
 _BEGINNING = "beginning"
 _TOKENS = "tokens"
