@@ -164,11 +164,17 @@ def _emoji_tokens(asked: TargetOptions) -> Subject:
     if asked.prompt is None:
         raise InputError('emoji-tokens needs words: --prompt "red apple", as often as there are prompts')
     guidance = TOKEN_GUIDANCE if asked.guidance is None else asked.guidance
-    chain = networks.emoji_tokens(
-        asked.prompt, guidance=guidance, device=_device(asked.device), dtype=_dtype(asked.dtype)
-    )
+    temperature = 1.0 if asked.temperature is None else asked.temperature
+    how: dict[str, Any] = {"device": _device(asked.device), "dtype": _dtype(asked.dtype)}
+    chain = networks.emoji_tokens(asked.prompt, guidance=guidance, temperature=temperature, **how)
     num = max(4, 1 if isinstance(asked.prompt, str) else len(asked.prompt))
-    return Subject("emoji-tokens", chain, view_of(chain), num, options=replace(asked, guidance=guidance).given)
+    return Subject(
+        "emoji-tokens",
+        chain,
+        view_of(chain),
+        num,
+        options=replace(asked, guidance=guidance, temperature=temperature).given,
+    )
 
 
 def _steps(asked: int | None, device: str) -> tuple[int, str]:
@@ -210,7 +216,7 @@ SHIPPED: dict[str, Shipped] = {
             "emoji-tokens",
             "the same pictures as tokens of a palette, drawn from left to right; 4.7 million parameters",
             "32",
-            ("prompt", "guidance", "device", "dtype"),
+            ("prompt", "guidance", "temperature", "device", "dtype"),
             _emoji_tokens,
         ),
     )

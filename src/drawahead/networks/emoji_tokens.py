@@ -21,7 +21,9 @@ from drawahead.validate import as_device, floating, number
 if TYPE_CHECKING:
     from drawahead.show import View
 
-GUIDANCE = 2.0
+GUIDANCE = 1.0
+"""By default the prompt alone: more, and pictures fray."""
+TEMPERATURE = 1.0
 NAME = "emoji_tokens"
 
 
@@ -33,8 +35,8 @@ class GuidedPixels(CausalOracle):
     all there is.
     """
 
-    def __init__(self, network: PixelTransformer, guidance: float) -> None:
-        self.network, self.guidance = network, guidance
+    def __init__(self, network: PixelTransformer, guidance: float, temperature: float = TEMPERATURE) -> None:
+        self.network, self.guidance, self.temperature = network, guidance, temperature
         self.passes = 1 if guidance == 1 else 2
         self.vocab_size = network.colours
         self.device = network.token.weight.device
@@ -70,7 +72,7 @@ class GuidedPixels(CausalOracle):
         if self.passes == 2:
             told, free = logits.unflatten(0, (-1, 2)).unbind(1)
             logits = torch.lerp(free, told, self.guidance)
-        return logits.log_softmax(-1)
+        return (logits / self.temperature).log_softmax(-1)
 
 
 def chain_of(
@@ -79,10 +81,11 @@ def chain_of(
     prompts: str | Sequence[str],
     guidance: float = GUIDANCE,
     first_guess: FirstGuess | None = None,
+    temperature: float = TEMPERATURE,
 ) -> CausalChain:
     """A chain of a network's pictures: see `emoji_tokens`."""
     words = encoded(as_prompts(prompts), vocabulary) + network.colours  # no word where there are fewer
-    model = GuidedPixels(network, number("guidance", guidance, least=0))
+    model = GuidedPixels(network, number("guidance", guidance, least=0), number("temperature", temperature, above=0))
     guess = Above(network.side) if first_guess is None else first_guess
     return CausalChain(model, max_length=network.side**2, prompt=words, first_guess=guess)
 
@@ -104,6 +107,7 @@ def emoji_tokens(
     prompts: str | Sequence[str],
     *,
     guidance: float = GUIDANCE,
+    temperature: float = TEMPERATURE,
     first_guess: FirstGuess | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -111,7 +115,8 @@ def emoji_tokens(
     """Colour pictures of what prompts say, 32x32 pixels as tokens (1024,): `emoji_tokens("red apple")`.
 
     Prompts and `guidance` are those of `emoji`; `emoji_pictures` makes pictures of the samples. The first guess of a
-    pixel is the law of the one above it, unless another is given. `dtype` is what the network computes in.
+    pixel is the law of the one above it, unless another is given. The lower the `temperature`, the rarer are pixels out
+    of place. `dtype` is what the network computes in.
     """
     device, dtype = as_device("device", device), floating("dtype", dtype)
     known = facts(NAME)
@@ -119,7 +124,7 @@ def emoji_tokens(
     network = PixelTransformer(len(weights["palette"]), len(vocabulary) + 1, side=SIDE, words=LENGTH, **shape)
     network.load_state_dict(weights)
     network = network.to(device, dtype).eval().requires_grad_(False)
-    return chain_of(network, vocabulary, prompts, guidance, first_guess)
+    return chain_of(network, vocabulary, prompts, guidance, first_guess, temperature)
 
 
 def _hex(palette: Tensor) -> tuple[str, ...]:
