@@ -14,6 +14,7 @@ STUDIES = {
     "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (6 minutes, a GPU)"),
     "policies": ("studies.policies", "milliseconds of a robot policy's action chunk (8 minutes, a GPU)"),
     "emoji": ("studies.emoji", "milliseconds of pictures from words, by scheduler and steps (4 minutes, a GPU)"),
+    "causal": ("studies.causal.study", "left-to-right models: seconds, windows, first guesses (4 minutes, a GPU)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
     "heavy": (
