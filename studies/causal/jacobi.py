@@ -2,8 +2,8 @@
 
 A window of guesses is asked about in one pass. A guess x, drawn from the law q that it had in the pass before, is kept
 with probability min(1, p(x) / q(x)), p the law it has now; the first one that is not is drawn from the residual, and
-all behind it are drawn anew from their new laws, with new noise. Exact, as speculative sampling is; but a guess behind a
-correction never settles, for its noise is new in every pass.
+all behind it are drawn anew from their new laws, with new noise. Exact, as speculative sampling is; but a guess
+behind a correction never settles, for its noise is new in every pass.
 """
 
 from __future__ import annotations
