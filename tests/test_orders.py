@@ -9,7 +9,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential, TokenChain
 from drawahead.chains.base import Tally
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenPaths
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.targets import DenseLogistic, MarkovChain, MixtureOfProducts, Product
 

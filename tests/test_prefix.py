@@ -11,8 +11,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, Recursive, Sequential, Stepwise, TokenChain, TokenOracle
-from drawahead.chains import memory
-from drawahead.chains.memory import Memory
+from drawahead.oracles import memory
+from drawahead.oracles.memory import Memory
 from drawahead.samplers import Sampler
 from tests.test_networks import tiny
 

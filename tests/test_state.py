@@ -268,6 +268,8 @@ def test_a_chain_cannot_be_changed(make: Callable[..., Chain]) -> None:
     with pytest.raises(InputError, match="cannot be changed"):
         del chain.device
     assert all(vars(chain)[name] is part for name, part in before.items())
+    with pytest.raises(InputError, match=r"chain\.replace\(condition=\.\.\.\) makes another"):
+        told_vectors().condition["condition"] = START
     copies = copy.copy(chain), copy.deepcopy(chain)
     assert all(same(drawn(each, False), drawn(chain, False)) for each in copies)
 
@@ -365,7 +367,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
 
 
 def through(runner: da.Runner, chain: Chain) -> Tensor:
-    return runner.sample(NUMBER, seed=1, chain=chain).samples
+    return runner.using(chain=chain).sample(NUMBER, seed=1).samples
 
 
 def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:

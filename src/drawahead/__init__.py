@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
     from drawahead.executors import Local, Ray, Replicas
     from drawahead.jobs import RayWorkers
     from drawahead.laws import Categorical, Gaussian
-    from drawahead.oracles.causal import CausalOracle
+    from drawahead.oracles.causal import Above, CausalOracle, FirstGuess, LastAnswer, Ngram, Uniform
     from drawahead.oracles.denoisers import (
         CountingDenoiser,
         Denoiser,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
         from_score,
         from_velocity,
     )
-    from drawahead.oracles.guesses import Above, FirstGuess, LastAnswer, Ngram, Uniform
     from drawahead.oracles.perturbed import Noisy, NoisyDenoiser
     from drawahead.oracles.tokens import HIDDEN, CountingOracle, FunctionOracle, TokenOracle
     from drawahead.proteins import design
     from drawahead.rejection import Rejection, rejection, speculative_rejection
     from drawahead.report import Report
-    from drawahead.runner import Result, Runner
+    from drawahead.rounds.run import Result
+    from drawahead.runner import Runner
     from drawahead.sample import sample, tune
     from drawahead.samplers import Auto, Block, Coupled, Picard, Recursive, Sampler, Separated, Sequential, Stepwise
     from drawahead.schedules import DDIM, DDPM, EulerAncestral, OUExponential, StochasticLocalization
@@ -135,15 +135,15 @@ _HOMES = {
         "executors": "Local Ray Replicas",
         "jobs": "RayWorkers",
         "laws": "Categorical Gaussian",
-        "oracles.causal": "CausalOracle",
-        "oracles.guesses": "Above FirstGuess LastAnswer Ngram Uniform",
+        "oracles.causal": "Above CausalOracle FirstGuess LastAnswer Ngram Uniform",
         "oracles.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
         "from_data_prediction from_epsilon from_score from_velocity",
         "oracles.tokens": "HIDDEN CountingOracle FunctionOracle TokenOracle",
         "oracles.perturbed": "Noisy NoisyDenoiser",
         "rejection": "Rejection rejection speculative_rejection",
         "report": "Report",
-        "runner": "Result Runner",
+        "rounds.run": "Result",
+        "runner": "Runner",
         "sample": "sample tune",
         "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
         "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",

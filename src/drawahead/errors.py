@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drawahead.sample import Result
+    from drawahead.rounds.run import Result
 
 
 class DrawaheadError(Exception):

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from drawahead.report import Report
-from drawahead.rounds.held import Held
-from drawahead.rounds.starting import settled
+from drawahead.rounds.run import Result, Stop
 from drawahead.rounds.threads import Executor
-from drawahead.runner import How, Result, Stop, Target, Watch, as_chain, call_for, draw
+from drawahead.runner import Target, as_chain, own_runner
 from drawahead.samplers.base import Sampler
-from drawahead.samplers.record import as_sampler
 
 __all__ = ["Result", "Stop", "as_chain", "sample", "tune"]
-
-_HELD: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
-"""The own runner of each chain, or of an oracle that is given itself: it goes when they go."""
 
 
 def sample(
@@ -64,16 +57,16 @@ def sample(
     If the oracle fails, `SamplingError.result` holds the samples finished before; after Ctrl-C it is
     `Interrupted.result` (an `Interrupted` is a KeyboardInterrupt).
     """
-    return draw(
-        as_chain(target),
-        _held(target),
-        How(as_sampler(sampler), executor, graphs, max_batch_size),
+    return own_runner(target, sampler, executor, graphs, max_batch_size).sample(
         num_samples,
         first=first,
         seed=seed,
         generator=generator,
         max_live=max_live,
-        watch=Watch(on_round, stop, hurry, progress),
+        on_round=on_round,
+        stop=stop,
+        hurry=hurry,
+        progress=progress,
     )
 
 
@@ -92,14 +85,5 @@ def tune(
     It is chosen from timings and from pilot samples on noise of their own, never from samples. With a named sampler
     every sample is a function of the seed and its number alone. The arguments are those of `sample`.
     """
-    how, held = How(None, executor, graphs, max_batch_size), _held(target)
-    call = call_for(as_chain(target), how, num_samples, max_live=max_live, seed=seed)
-    with held.lock, torch.no_grad():
-        return settled(call, how.answers, how.graphs, split=how.splits, held=held)[0].sampler
-
-
-def _held(target: Target) -> Held:
-    try:
-        return _HELD.setdefault(target, Held())
-    except TypeError:  # a function that nothing can be remembered of
-        return Held()
+    runner = own_runner(target, None, executor, graphs, max_batch_size)
+    return runner.settle(num_samples, seed=seed, max_live=max_live).sampler

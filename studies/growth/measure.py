@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead.chains.gaussian_queries import GaussianQuery
+from drawahead.chains.affine_queries import GaussianQuery
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors import Local
 from drawahead.rounds.threads import Query

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled
-from drawahead.rounds import starting
+from drawahead.rounds import measuring
 from drawahead.rounds.choosing import Choice
 
 diffusers = pytest.importorskip("diffusers")
@@ -51,7 +51,7 @@ def test_equal_generators_give_equal_images(monkeypatch: pytest.MonkeyPatch) -> 
     def choose(*measured: object) -> Choice:
         return Choice(Coupled(next(windows)), "made up")
 
-    monkeypatch.setattr(starting, "choose", choose)
+    monkeypatch.setattr(measuring, "choose", choose)
     pipe = made()
     for seed in (3, 4, 3, 5, 4, 3):
         again = drawn(pipe, seed)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import ardiffusion as ar
-from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.affine import AffinePaths
 from drawahead.chains.base import Tally
 from drawahead.randomness import Purpose, Stream
 from tests.ardiffusion.reference import LANGEVIN, NUMBER, SCHEDULES, SIZE, TARGET

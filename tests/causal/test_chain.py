@@ -11,7 +11,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import CausalChain, Coupled, InputError, Sequential
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.base import Ends
+from drawahead.chains.tokens import TokenPaths
 from drawahead.verification.statistics import chi_square
 from tests.causal.toy import BEGIN, OTHER, NotRolledBack, Toy, law
 from tests.exactness import LEVEL
@@ -83,15 +84,17 @@ def test_an_end_that_is_read_from_a_guess_is_rejected(monkeypatch: pytest.Monkey
     sound, filled = chain.ends, TokenPaths._filled
     assert sound is not None
 
-    def guessed(tokens: Tensor, before: Tensor, now: Tensor, most: int, told: Any) -> Tensor:
+    class Guessed(Ends):
         """A sample ends where what is committed does, if a guess behind it is an end token."""
-        ended = sound(tokens, before, before + most, most, told)
-        return torch.where(ended < tokens.shape[1], torch.minimum(ended, now), ended)
+
+        def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Any) -> Tensor:
+            ended = sound(tokens, before, before + most, most, condition)
+            return torch.where(ended < tokens.shape[1], torch.minimum(ended, now), ended)
 
     monkeypatch.setattr(TokenPaths, "_filled", lambda paths, values, count=None: filled(paths, values))
     kept = da.sample(chain, 500, sampler=Coupled(3), seed=5).samples  # guesses lie behind, and nobody looks at them
     assert torch.equal(kept, da.sample(chain, 500, sampler=Sequential(), seed=5).samples)
-    vars(chain)["ends"] = guessed
+    vars(chain)["ends"] = Guessed()
     drawn = da.sample(chain, 500, sampler=Coupled(3), seed=5).samples
     lengths = chain.lengths(drawn)
     last = drawn[torch.arange(len(drawn)), lengths - 1]

@@ -15,12 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import drawahead.chains.gaussian_queries
-import drawahead.chains.scalar_moves
+import drawahead.chains.affine_queries
+import drawahead.chains.gaussian
 import drawahead.runner
 from drawahead import Coupled, GaussianChain
 from drawahead.chains.affine import AffineChain
-from drawahead.chains.moves import Aside
+from drawahead.chains.affine_queries import Aside
 from drawahead.chains.scalar_moves import ScalarMoves
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.laws import Gaussian
@@ -38,12 +38,14 @@ def negative_a_is_zero(patch: Patch) -> None:
 
 def a_neighbours_window(patch: Patch) -> None:
     """A row's last answer got a slope from padding, if another row's window was wider."""
-    own = drawahead.chains.scalar_moves.leaning
+    own = Gaussian.leaning
 
-    def leaning(target: Gaussian, states: Tensor, draft: Gaussian, slopes: Any, width: Tensor, free: Any) -> Gaussian:
+    def leaning(
+        target: Gaussian, states: Tensor, draft: Gaussian, slopes: Any, width: Tensor, free: Any = None
+    ) -> Gaussian:
         return own(target, states, draft, slopes, torch.full_like(width, draft.shape[1]), free)
 
-    patch.setattr(drawahead.chains.scalar_moves, "leaning", leaning)
+    patch.setattr(Gaussian, "leaning", leaning)
 
 
 class ByTheMean(Coupled):
@@ -168,17 +170,17 @@ def views(chain: AffineChain, state: Tensor, step: Tensor, given: Any) -> Tensor
 
 def views_of_states(patch: Patch) -> None:
     """Rounds showed the model their own states and steps: what it wrote there was theirs."""
-    patch.setattr(drawahead.chains.gaussian_queries, "predictions", views)
+    patch.setattr(drawahead.chains.affine_queries, "predictions", views)
 
 
 def zeros_refused(patch: Patch) -> None:
     """Captured rounds refused chains with two A's of zero, and blamed the sampler."""
     own = drawahead.runner.start
 
-    def start(call: Any, executor: Any, graphs: bool | None, **options: Any) -> Any:
-        if graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
+    def start(call: Any, held: Any) -> Any:
+        if call.graphs and isinstance(call.chain, GaussianChain) and int((call.chain.plan.a == 0).sum()) > 1:
             raise InputError("graphs=True needs another sampler")
-        return own(call, executor, graphs, **options)
+        return own(call, held)
 
     patch.setattr(drawahead.runner, "start", start)
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from drawahead import StackedPlan
-from drawahead.chains.affine_paths import AffinePaths
-from drawahead.chains.lane_moves import LaneMoves
-from drawahead.chains.moves import Aside
+from drawahead.chains.affine import AffinePaths
+from drawahead.chains.affine_queries import Aside
+from drawahead.chains.stacked import LaneMoves
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Block, Coupled, Picard, Recursive, Sampler, Sequential, Stepwise

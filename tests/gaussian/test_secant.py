@@ -10,9 +10,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, Gaussian, GaussianChain
-from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.affine import AffinePaths
 from drawahead.chains.base import Answer, Paths, Tally
-from drawahead.chains.moves import leaning
 from drawahead.laws import Law
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sampler
@@ -166,7 +165,7 @@ def test_the_slope_is_that_of_least_squares() -> None:
     wide, all_three = between(0.0, torch.inf), torch.tensor([3, 3])
     states = torch.cat([states, normal(2, 1, 4, seed=9)], dim=1)
     target = law(torch.cat([after, after[:, :1]], dim=1))
-    refined = leaning(target, states, law(before, asked, anchor), wide, all_three)
+    refined = target.leaning(states, law(before, asked, anchor), wide, all_three)
     assert refined.slope is not None and refined.anchor is not None
     for row in range(2):
         for step in range(3):
@@ -175,7 +174,7 @@ def test_the_slope_is_that_of_least_squares() -> None:
             assert float(refined.slope[row, step]) == pytest.approx(max(0.0, float(best)))
     assert torch.equal(refined.mean, target.mean) and torch.equal(refined.anchor, states)
     assert not refined.slope[:, 3].any()  # asked for the first time: there is nothing to compare it with
-    low = leaning(target, states, law(before, asked, anchor), between(0.0, 0.1), all_three)
+    low = target.leaning(states, law(before, asked, anchor), between(0.0, 0.1), all_three)
     assert low.slope is not None and torch.equal(low.slope, refined.slope.clamp(max=0.1))
 
 
@@ -185,16 +184,16 @@ def test_where_there_is_no_slope() -> None:
     wide, all_three = between(0.0, torch.inf), torch.tensor([3, 3])
     target, path = law(torch.cat([after, after[:, :1]], dim=1)), torch.cat([states, states[:, :1]], dim=1)
     unknown, known = (torch.full((2, 3), slope, dtype=torch.float64) for slope in (torch.nan, 0.7))
-    never = leaning(target, path, law(before, unknown, states - 1), wide, all_three)
+    never = target.leaning(path, law(before, unknown, states - 1), wide, all_three)
     assert never.slope is not None and not never.slope.any()
-    same = leaning(target, path, law(before, known, states), wide, all_three)
+    same = target.leaning(path, law(before, known, states), wide, all_three)
     assert same.slope is not None and (same.slope[:, :3] == 0.7).all()
-    plain = leaning(target, path, law(before), wide, all_three)
+    plain = target.leaning(path, law(before), wide, all_three)
     assert plain.slope is not None and not plain.slope.any()
     free = torch.tensor([[True] * 4, [True, True, False, True]])
-    some = leaning(target, path, law(before, known, states), wide, all_three, free)
+    some = target.leaning(path, law(before, known, states), wide, all_three, free)
     assert some.slope is not None and (some.slope[0, :3] == 0.7).all() and not some.slope[1].any()
-    narrow = leaning(target, path, law(before, known, states), wide, torch.tensor([3, 1]))
+    narrow = target.leaning(path, law(before, known, states), wide, torch.tensor([3, 1]))
     assert narrow.slope is not None and (narrow.slope[0, :3] == 0.7).all() and not narrow.slope[1, 1:].any()
 
 

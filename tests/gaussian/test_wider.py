@@ -12,10 +12,9 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, Sequential, Stepwise
-from drawahead.chains.affine_paths import AffinePaths
-from drawahead.chains.moves import Aside
-from drawahead.chains.rolling import rolled
-from drawahead.chains.scalar_moves import ScalarMoves
+from drawahead.chains.affine import AffinePaths
+from drawahead.chains.affine_queries import Aside
+from drawahead.chains.scalar_moves import ScalarMoves, rolled
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
@@ -141,12 +140,14 @@ def forgotten(patch: Patch) -> None:
 
 def guessed(patch: Patch) -> None:
     """The answer at the end of the window is carried on, not that at the state before the committed one."""
-    patch.setattr(AffinePaths, "_hear", lambda paths, answer: setattr(paths, "answer", _Ends(answer.own)))
+    own = AffinePaths.advance
 
+    def advance(paths: AffinePaths, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+        if paths.answers is not None:
+            paths.answers = paths.answers[:, -1:].expand_as(paths.answers)
+        own(paths, values, count, guess)
 
-class _Ends:
-    def __init__(self, own: Tensor) -> None:
-        self.own = own[:, -1:].expand_as(own)
+    patch.setattr(AffinePaths, "advance", advance)
 
 
 def mean_alone(patch: Patch) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from drawahead import rtk
 from drawahead.ardiffusion.parts import Conditionals
-from drawahead.chains.stacked_plan import StackedPlan
 from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
+from drawahead.schedules.stacked import StackedPlan
 from drawahead.validate import instance, number
 
 Oracle = Callable[[Tensor, Tensor], Tensor]

@@ -8,15 +8,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.affine_paths import AffinePaths
-from drawahead.chains.base import NARROW, Chain, Tally
-from drawahead.chains.moves import Moves
+from drawahead.chains.affine_queries import NOTHING, Aside, GaussianQuery, Moves
+from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
 from drawahead.errors import InputError
+from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
 from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.remote import RemoteDenoiser
@@ -31,6 +32,7 @@ class AffineChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model, and chains their attribute that holds it."""
+    answers_paths = False
 
     def __init__(
         self,
@@ -51,7 +53,8 @@ class AffineChain(Chain):
         self._device = as_device("device", device)
         self.law_dtype = law_precision(law_dtype, self._device)
         self.condition = checked(condition, self._device)
-        self.moves = make_moves(self.shape, self._device, self.law_dtype)
+        self.moves = moves = make_moves(self.shape, self._device, self.law_dtype)
+        self.size, self.state_shape, self.sample_shape = moves.size, moves.state_shape, moves.sample_shape
         self.record = wholes("record", record)
         if any(not 0 < step < self.steps for step in self.record):
             raise InputError(f"record must list numbers of steps between 1 and {self.steps - 1}, not {self.record}")
@@ -76,36 +79,15 @@ class AffineChain(Chain):
     def model(self) -> Self:
         return self
 
-    @property
-    def replica(self) -> Self:
-        return self
+    replica = model
 
     @property
     def _asked(self) -> Any:
         return getattr(self, self.noun)
 
     @property
-    def owner(self) -> Any:
-        return self._asked if type(self._asked).__weakrefoffset__ else self
-
-    @property
     def passes(self) -> int:
         return int(getattr(self._asked, "passes", 1))
-
-    @property
-    def size(self) -> int:
-        """d, the number of entries of an answer."""
-        return self.moves.size
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """What the model is shown."""
-        return self.moves.state_shape
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of a sample, and of every state recorded."""
-        return self.moves.sample_shape
 
     @property
     def row_bytes(self) -> int:
@@ -120,8 +102,7 @@ class AffineChain(Chain):
         return self.replace(**{self.noun: Compiled(self._asked)})
 
     def without_model(self) -> Self:
-        remote = {self.noun: RemoteDenoiser(self.passes)}
-        return self.replace(**remote, device="cpu", condition=on_cpu(self.condition))
+        return self.replace(**{self.noun: RemoteDenoiser(self.passes)}, device="cpu", condition=on_cpu(self.condition))
 
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
@@ -136,18 +117,15 @@ class AffineChain(Chain):
         """The same chain for other samples: what `replace` gives for these, but nothing else is worked out anew. Where
         a start is given, the first state is that, and `around` has no part in it."""
         chain = copy.copy(self)
-        own = {"around": self.around if start is None else None}
-        own |= {"start_state": self._entries("start", start), "known": self._entries("known", known)}
-        vars(chain).update(own | {"condition": checked(condition, self.device)})
+        own = {"start_state": self._entries("start", start), "known": self._entries("known", known)}
+        own |= {"around": self.around if start is None else None}
+        vars(chain).update(own, condition=checked(condition, self.device))
         return chain
 
-    def asks_the_same(self, other: object) -> bool:
-        """Whether another chain's questions are this one's: of the same model, by the same steps."""
-        return (
-            isinstance(other, AffineChain)
-            and self._asked is other._asked
-            and (self.moves.key, self.dtype) == (other.moves.key, other.dtype)
-        )
+    @property
+    def question(self) -> tuple[Any, ...]:
+        """What its questions are about: chains of which this is equal ask the same model, by the same steps."""
+        return id(self._asked), self.moves.key, self.dtype
 
     def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
         """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,), with the rows of
@@ -155,24 +133,17 @@ class AffineChain(Chain):
         return self._asked(x, step, **given)
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> AffinePaths:
-        rows, entries, moves = len(samples), math.prod(self.state_shape), self.moves
+        rows, moves = len(samples), self.moves
         stream = Stream.of_samples(seed, samples, self.law_dtype, self.device)
         x = moves.first(stream) if self.start_state is None else rows_of(self.start_state, samples)
         x = x if self.around is None else x + rows_of(self.around, samples)
-        paths = AffinePaths(
-            self,
-            samples,
-            torch.zeros(rows, dtype=torch.int64),
-            torch.full((rows,), self.steps),
-            stream,
-            tally,
-            x,
-            x.new_zeros(rows, len(self.record), entries),
-            stream,
-            of_samples(self.condition, samples),
-            None if self.known is None else rows_of(self.known, samples),
-            x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None,
-        )
+        position, length = torch.zeros(rows, dtype=torch.int64), torch.full((rows,), self.steps)
+        recorded = x.new_zeros(rows, len(self.record), x.shape[1])
+        given = of_samples(self.condition, samples) if self.condition else {}
+        known = None if self.known is None else rows_of(self.known, samples)
+        before = x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None
+        drawn = samples, position, length, stream, tally
+        paths = AffinePaths(self, *drawn, x, recorded, stream, given, known, before)
         paths.x = moves.begin(x, paths.aside)
         return paths
 
@@ -186,24 +157,144 @@ class AffineChain(Chain):
         for name, table in (("start", self.start_state), ("known", self.known), ("around", self.around)):
             if table is not None and 1 != len(table) < num_samples:
                 raise InputError(f"{name} has {len(table)} rows, but {num_samples} samples are asked for")
-        check_rows(self.condition, num_samples)
+        if self.condition:
+            check_rows(self.condition, num_samples)
 
     def empty(self, num_samples: int) -> Tensor:
         kept = (len(self.record) + 1,) if self.record else ()
-        return torch.zeros(num_samples, *kept, *self.moves.sample_shape, dtype=self.dtype)
+        return torch.zeros(num_samples, *kept, *self.sample_shape, dtype=self.dtype)
 
     def _entries(self, name: str, value: Tensor | None) -> Tensor | None:
         """One state, or one for every sample, on the device (1 or num_samples, *state_shape)."""
         if value is None:
             return None
         wide, shape = self.law_dtype == torch.float64, self.state_shape
-        given = as_float64(name, value, self.device if wide else "cpu")
-        if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
-            raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {given.shape}")
-        return (given if wide else given.to(self.device, self.law_dtype)).reshape(-1, *shape)
+        table = as_float64(name, value, self.device if wide else "cpu")
+        if table.shape not in (shape, (*table.shape[:1], *shape)):
+            raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {table.shape}")
+        return table.to(self.device, self.law_dtype).reshape(-1, *shape)
 
 
 def rows_of(table: Tensor, samples: Tensor) -> Tensor:
     """The row of each sample, flat, of a table with one row for each or one for all."""
     table = table.flatten(1)
     return table.expand(len(samples), -1) if len(table) == 1 else table[samples.to(table.device)]
+
+
+@final
+@dataclass(eq=False)
+class AffinePaths(Paths):
+    """Samples of an affine chain under way."""
+
+    tables: ClassVar[tuple[str, ...]] = ("x", "recorded", "before", "known")
+    streams: ClassVar[tuple[str, ...]] = ("stream", "copies")
+    chain: AffineChain
+    sample: Tensor
+    position: Tensor
+    length: Tensor
+    stream: Stream
+    tally: Tally
+    x: Tensor  # (rows, entries of a state) the committed state
+    recorded: Tensor  # (rows, len(record), entries of a state)
+    copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
+    given: Given = field(default_factory=dict)  # the rows of the condition
+    known: Tensor | None = None  # (rows, d) entries that are overwritten, NaN where there are none
+    before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before, where steps look back
+    answers: Tensor | None = None  # (rows, columns, entries of an answer) the last ones, where steps look back
+    followed: tuple[Tensor, Tensor] | None = None  # the last guess, and the states it leads to
+    blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def moves(self) -> Moves:
+        return self.chain.moves
+
+    def room_at(self, position: Tensor) -> Tensor:
+        if not self.moves.deterministic_within:
+            return super().room_at(position)
+        ahead = self.moves.next_deterministic[position.device.type][position.clamp(max=self.moves.steps)]
+        return torch.minimum(self.length - 1, ahead) - position
+
+    @property
+    def stretch(self) -> Tensor:
+        ahead = self.moves.next_deterministic[self.position.device.type]
+        return (ahead[self.position] - self.position).clamp(min=1)
+
+    @property
+    def windows_only(self) -> str:
+        return self.moves.windows_only
+
+    @property
+    def aside(self) -> Aside:
+        """What laws and states depend on beside answers and values."""
+        return Aside(self.known, self.copies, self.before, self.blocked)
+
+    def no_draft(self) -> Gaussian:
+        nothing = self.x.new_zeros(len(self), 0, math.prod(self.moves.answer_shape))
+        return self.moves.law(nothing, self.steps(0), NOTHING).without_thin()
+
+    def states(self, values: Tensor) -> Tensor:
+        """The states after 0, 1, ... of the values (rows, w, ...) -> (rows, w + 1, entries of a state)."""
+        if self.followed is not None and self.followed[0] is values:
+            return self.followed[1]
+        return self.moves.roll(self.x, values, self.steps(values.shape[1] + 1), self.aside)
+
+    def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
+        if not isinstance(draft, Gaussian) or draft.slope is None:
+            return super().follow(draft, noise)
+        mean, states = self.moves.follow(self.x, draft, noise, self.steps(noise.shape[1]), self.aside)
+        guess, plain = super().follow(Gaussian(mean, draft.scale), noise)
+        self.followed = None if states is None else (guess, states)
+        return guess, plain
+
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor | Ahead, first: int = 0) -> GaussianQuery:
+        states = self.x[:, None] if guess is None else self.states(guess)
+        self.followed = None if guess is None else (guess, states)
+        last = first + reach.shape[1] if isinstance(reach, Tensor) else states.shape[1]
+        step = self.steps(last)[:, first:].clamp(max=self.moves.steps - 1)
+        asker = self if self.moves.looks_back else None
+        path = self.chain, self.sample, states[:, first:last], step, count
+        return GaussianQuery(*path, self.given, None, self.aside, asker)
+
+    def bound(self, tensors: dict[str, Tensor], model: AffineChain) -> AffinePaths:
+        paths = self.made_of(tensors)
+        paths.chain, paths.blocked = model, True
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> AffinePaths:
+        paths = super().made_of(tensors)
+        paths.followed, paths.answers = None, None
+        return paths
+
+    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+        at = count.to(self.device)
+        rows = torch.arange(len(self), device=self.device)
+        if guess is not None and self.followed is not None and self.followed[0] is guess:
+            # From the very state that was asked about: rolled again from the start, rounding might have grown.
+            states, last = self.followed[1], (at - 1).clamp(min=0)
+            step = self.position.to(self.device) + last
+            x = self.moves.onward(states[rows, last], values[rows, last], step, self.aside)
+            x = torch.where(at[:, None] > 0, x, self.x)
+        else:
+            states = self.states(values if self.blocked else values[:, : int(count.max())])
+            x = states[rows, at]
+        for column, recorded in enumerate(self.chain.record):
+            ahead = (recorded - self.position).to(self.device)
+            passed = (ahead > 0) & (ahead <= at)
+            there = torch.where((ahead == at)[:, None], x, states[rows, ahead.clamp(0, states.shape[1] - 1)])
+            self.recorded[:, column] = torch.where(passed[:, None], there, self.recorded[:, column])
+        if self.before is not None and self.answers is not None:
+            last = self.answers[rows, (at - 1).clamp(min=0)]
+            self.before = torch.where(at[:, None] > 0, last, self.before)
+        self.x, self.followed, self.answers = x, None, None
+        self.position = self.position + count
+
+    def branch(self, stream: Stream) -> AffinePaths:
+        return replace(self, stream=stream, recorded=self.recorded.clone())
+
+    def result(self, rows: Tensor | slice) -> Tensor:
+        kept = self.moves.outcome(self.recorded[rows], self.x[rows])
+        return kept.reshape(len(kept), *self.chain.empty(1).shape[1:]).to("cpu", self.chain.dtype)

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.token_paths import Ends
+from drawahead.chains.base import Ends
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, LeftToRight
+from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, LeftToRight, as_guess
 from drawahead.oracles.compiled import CompiledOracle
 from drawahead.oracles.condition import Condition, Given, checked, of_samples
-from drawahead.oracles.guesses import FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, short, whole
@@ -89,6 +88,10 @@ class CausalChain(TokenChain):
         if not isinstance(model, TokenOracle):
             _check_causal(causal, told_all)
         super().__init__(oracle, order=torch.arange(length), condition=told_all, numbers=numbers, law_dtype=law_dtype)
+
+    @property
+    def ends_early(self) -> bool:
+        return self.ends is not None
 
     def replace(self, **changes: Any) -> CausalChain:
         """The same chain, but for these arguments; a condition may bring a `prompt` of its own."""

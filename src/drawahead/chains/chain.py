@@ -85,11 +85,6 @@ class Chain(abc.ABC):
         return self
 
     @property
-    def owner(self) -> Any:
-        """What captured rounds of this chain go with."""
-        return self.model
-
-    @property
     def device(self) -> torch.device:
         """Where the model lives."""
         return torch.device("cpu")
@@ -109,12 +104,10 @@ class Chain(abc.ABC):
         """Whether what is drawn decides how many steps a sample has."""
         return False
 
-    reads_rows: ClassVar[bool] = False
-    """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
     foresees: ClassVar[bool] = True
     """Whether an answer says something about later steps, too: a left-to-right model's does not."""
-    choice_changes_samples: ClassVar[bool] = True
-    """Whether a seed's samples depend on which exact sampler of fixed noise draws them."""
+    reads_rows: ClassVar[bool] = False
+    """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
 
     @property
     def answers_paths(self) -> bool:

@@ -12,11 +12,11 @@ from torch import Tensor
 from drawahead.chains.affine import AffineChain
 from drawahead.chains.chain import Worked
 from drawahead.chains.scalar_moves import ScalarMoves
-from drawahead.chains.subspace import Projection, Subspace
 from drawahead.errors import InputError
 from drawahead.oracles.condition import Condition
 from drawahead.oracles.denoisers import Denoiser, DenoisingTarget
 from drawahead.schedules import Schedule, StochasticLocalization
+from drawahead.schedules.subspace import Projection, Subspace
 from drawahead.validate import as_shape, instance, short
 
 

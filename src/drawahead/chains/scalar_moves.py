@@ -3,7 +3,7 @@
 The value is the increment B_k m_k + S_k xi: draft and target then differ in their mean alone. It may hold more than
 that, and this stays true: C_k m_{k-1}, the prediction at the state before; part of the noise, fixed once and the same
 for draft and target, where the denoiser answers standard deviations of its own (`schedules.spread`); and directions
-that are dropped on the way to the state (`chains.subspace`).
+that are dropped on the way to the state (`schedules.subspace`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from drawahead.chains.moves import Aside, Moves, leaning
-from drawahead.chains.rolling import rolled, stable_block
-from drawahead.chains.subspace import Subspace
+from drawahead.chains.affine_queries import Aside, Moves
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule
+from drawahead.schedules.subspace import Subspace
+
+_BLOCKS = (16, 8, 4, 2)
+_GROWTH = 1e3  # what a rounding error may grow by within a block
 
 
 @final
@@ -51,6 +53,7 @@ class ScalarMoves(Moves):
         steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
         self.slopes = steepest.clamp(max=0.0), steepest.clamp(min=0.0)
         self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
+        self.adjusts = type(schedule).adjust is not Schedule.adjust
         self.looks_back = plan.c is not None
         if plan.spread is not None:
             self.windows_only = "steps whose variance is learned"
@@ -83,7 +86,7 @@ class ScalarMoves(Moves):
     def adjust(self, prediction: Tensor) -> Tensor:
         spread = self.plan.spread
         if spread is None:
-            return self.schedule.adjust(prediction)
+            return self.schedule.adjust(prediction) if self.adjusts else prediction
         data, rest = prediction.tensor_split([self.size], dim=-1)
         return torch.cat([self.schedule.adjust(data), spread.read(rest)], dim=-1)
 
@@ -105,9 +108,9 @@ class ScalarMoves(Moves):
             more = torch.where(least > 0, (own**2 - least**2).clamp(min=0).sqrt(), 0.0)
             mean, thin = mean + more * eta, torch.minimum(own, least)
         mean = self.projected(mean)
-        if aside.free is not None:
-            mean = torch.where(aside.free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
-            thin = None if thin is None else torch.where(aside.free[:, None], thin, scale[..., None])
+        if (free := aside.free) is not None:
+            mean = torch.where(free[:, None], mean, 0.0)  # what is overwritten must not count against a draft
+            thin = None if thin is None else torch.where(free[:, None], thin, scale[..., None])
         return Gaussian(mean, scale, thin=thin)
 
     def deviations(self, answer: Tensor, step: Tensor) -> Tensor | None:
@@ -115,10 +118,11 @@ class ScalarMoves(Moves):
         return None if spread is None else spread.scale(answer[..., self.size :], step.clamp(max=self.steps - 1))
 
     def lean(
-        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, free: Any
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, aside: Aside
     ) -> Gaussian:
         drafted = step[:, : draft.shape[1]]
-        return leaning(target, states, draft, (self.slopes[0][drafted], self.slopes[1][drafted]), width, free)
+        slopes = self.slopes[0][drafted], self.slopes[1][drafted]
+        return target.leaning(states, draft, slopes, width, aside.free)
 
     def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
         return self._overwritten(self._rolled(x, taken[:, :-1], values, aside), taken, aside)
@@ -166,3 +170,50 @@ class ScalarMoves(Moves):
         g = aside.copies.normal(Purpose.KNOWN, taken, size=self.size)
         copy = self.plan.signal[taken][..., None] * known[:, None] + self.plan.noise[taken][..., None] * g
         return torch.where(copy.isnan(), states, copy)
+
+
+def rolled(x: Tensor, a: Tensor, values: Tensor, block: int = 1) -> Tensor:
+    """The states x, a_0 x + value_0, ... (rows, w + 1, d), from x (rows, d), a (rows, w) and values (rows, w, d).
+
+    One after another is the only way that is stable for every a: dividing by products of a loses all digits where they
+    grow or vanish. Where each step is a kernel of its own, a *block* of steps is one product with the block's response,
+    whose entries are products of at most `block` a's; `stable_block` says how long a block may be before those could
+    cost digits.
+    """
+    width = values.shape[1]
+    states = values.new_empty(len(x), width + 1, x.shape[-1])
+    states[:, 0] = x
+    if block == 1:
+        for i in range(width):
+            x = torch.addcmul(values[:, i], a[:, i, None], x, out=states[:, i + 1])
+        return states
+    blocks = -(-width // block)
+    spare = blocks * block - width
+    if spare:
+        a, values = pad(a, (0, spare)), pad(values, (0, 0, 0, spare))
+    response = _responses(a.unflatten(1, (blocks, block)))  # (rows, blocks, block, 1 + block)
+    from_rest = response[..., 1:] @ values.unflatten(1, (blocks, block))  # (rows, blocks, block, d)
+    for i in range(blocks):
+        first, last = i * block, min((i + 1) * block, width)
+        part = slice(0, last - first)
+        here = states[:, first + 1 : last + 1]
+        x = torch.addcmul(from_rest[:, i, part], response[:, i, part, :1], x[:, None], out=here)[:, -1]
+    return states
+
+
+def _responses(a: Tensor) -> Tensor:
+    """What the states of a block (..., n) are made of (..., n, 1 + n): of the one before it, and of its values."""
+    n = a.shape[-1]
+    later = torch.ones(n, n + 1, dtype=torch.bool, device=a.device).triu(1)
+    factor = a[..., None].masked_fill(later, 1.0)  # source j meets the a's of the states from j on
+    return factor.cumprod(-2).tril(1)
+
+
+def stable_block(growth: Tensor) -> int:
+    """The longest block in which no error grows too much, if a step lets it grow by at most `growth` (N,)."""
+    log = pad(growth.clamp(min=1.0).log().cumsum(0), (1, 0))
+    for block in _BLOCKS:
+        reach = min(block, len(growth))
+        if bool((log[reach:] - log[:-reach]).max().exp() <= _GROWTH):
+            return block
+    return 1

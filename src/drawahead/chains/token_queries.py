@@ -12,20 +12,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Ahead, repeated
-from drawahead.chains.memory import Memory, recalled
-from drawahead.chains.token_answers import TokenAnswer
+from drawahead.chains.rereading import Reread
 from drawahead.errors import AnswerError
+from drawahead.laws import Categorical
 from drawahead.oracles.condition import Given, of_rows
-from drawahead.oracles.tokens import TokenOracle, reveal, told
-from drawahead.rounds.threads import Query
+from drawahead.oracles.memory import Memory, recalled
+from drawahead.oracles.tokens import TokenOracle, complaint, reveal, told, tolerance
+from drawahead.rounds.threads import Query, Thread
 
 _BY_ROW = ("sample", "tokens", "order", "rank", "length", "prefix", "count")
-_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
-
-
-def tolerance(dtype: torch.dtype) -> float:
-    """How far the log of a row's sum may be from 0."""
-    return _TOLERANCE.get(dtype, 2e-2)
 
 
 @final
@@ -108,7 +103,7 @@ class TokenQuery(Query):
         row, prefix, count = rows[start:stop], prefixes[start:stop], read[start:stop]
         context = repeated(count)  # (cells,)
         step = prefix[context] + torch.arange(len(context)) - (count.cumsum(0) - count)[context]
-        cell_row, cell_prefix, position = self._cells(row[context], prefix[context], step)
+        cell_row, cell_prefix, position = self.cells_at(row[context], prefix[context], step)
         if not self.oracle.one_pass:
             row, prefix, context = (table.to(position.device) for table in (row, prefix, context))
             answered = self._shown_rows(row, prefix, context, position.clone())
@@ -116,13 +111,13 @@ class TokenQuery(Query):
             answered = self._recalled(low, high, cell_row, cell_prefix, position)
         else:  # copies: an oracle may write into what it is given
             tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
-            oracle = told(self.oracle, {name: table[low:high] for name, table in self.given.items()})
-            answered = oracle.chain_rows(tokens, rank, cell_row - low, cell_prefix, position.clone())
-        return self._normalised(answered, cell_row, cell_prefix, position)
+            cells = cell_row - low, cell_prefix, position.clone()
+            answered = self.told(slice(low, high)).chain_rows(tokens, rank, *cells)
+        return self.normalised(answered, cell_row, cell_prefix, position)
 
     def _shown_rows(self, row: Tensor, prefix: Tensor, context: Tensor, position: Tensor) -> Tensor:
         """The rows of cells (c,), each a position in one of the masked sequences (m,) that paths and prefixes make."""
-        oracle = told(self.oracle, of_rows(self.given, row))
+        oracle = told(self.oracle, of_rows(self.given, row)) if self.given else self.oracle
         return oracle.rows_at(reveal(self.tokens, self.rank, row, prefix), context, position)
 
     def _recalled(self, low: int, high: int, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
@@ -132,28 +127,25 @@ class TokenQuery(Query):
             first, last = max(low, start), min(high, start + len(memory.steps))
             if first < last:
                 mine, own = (row >= first) & (row < last), slice(first, last)
-                oracle = told(self.oracle, {name: table[own] for name, table in self.given.items()})
                 path = self.tokens[own], self.order[own], self.length[own].to(row.device)
-                there = memory.rows(first - start, last - start)
-                parts.append(there.chain_rows(oracle, path, row[mine] - first, prefix[mine], position[mine]))
+                there, cells = (
+                    memory.rows(first - start, last - start),
+                    (row[mine] - first, prefix[mine], position[mine]),
+                )
+                parts.append(there.chain_rows(self.told(own), path, *cells))
             start += len(memory.steps)
         return torch.cat(parts)
 
-    def reread(self, start: int, stop: int, prefix: Tensor, step: Tensor) -> Tensor:
-        """More rows of one answered conditioning of each path start ... stop-1; `prefix` and `step` are (paths, w)."""
-        row = torch.arange(start, stop)[:, None].expand_as(step)
-        row, prefix, position = self._cells(row.reshape(-1), prefix.reshape(-1), step.reshape(-1))
-        tokens, rank = self.tokens[start:stop].clone(), self.rank[start:stop].clone()
-        oracle = told(self.oracle, {name: table[start:stop] for name, table in self.given.items()})
-        rows = oracle.reread(tokens, rank, row - start, prefix.clone(), position.clone())
-        return self._normalised(rows, row, prefix, position)
+    def told(self, part: slice) -> TokenOracle:
+        """The oracle, told the condition of these paths."""
+        return told(self.oracle, {name: table[part] for name, table in self.given.items()})
 
-    def _cells(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def cells_at(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row, prefix and position of each cell, on the device."""
         row, prefix, step = (t.to(self.tokens.device) for t in (row, prefix, step))
         return row, prefix, self.order[row, step]
 
-    def _normalised(self, rows: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+    def normalised(self, rows: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         within = self._tolerance(rows, position)
         rows = rows.to(self.dtype)
         total = rows.logsumexp(-1)
@@ -162,7 +154,7 @@ class TokenQuery(Query):
             c = int(bad.nonzero()[0, 0])
             raise AnswerError(
                 f"the oracle's row for sample {int(self.sample[int(row[c])])}, step {int(prefix[c])}, position "
-                f"{int(position[c])} is not a law: {_complaint(rows[c])}"
+                f"{int(position[c])} is not a law: {complaint(rows[c])}"
             )
         return rows - total[:, None]
 
@@ -242,7 +234,7 @@ class TokenQuery(Query):
             row = torch.arange(len(prefix), device=prefix.device)[:, None]
             at = (row * prefix.shape[1] + context).reshape(-1)
             return self._shown_rows(row.expand_as(prefix).reshape(-1), prefix.reshape(-1), at, place.reshape(-1))
-        oracle, cells = told(self.oracle, self.given), (prefix.gather(1, context), place)
+        oracle, cells = self.told(slice(None)), (prefix.gather(1, context), place)
         if not self.memory:
             assert isinstance(self.reach, Ahead)
             return oracle.path_rows(self.tokens, self.rank.clone(), *cells, self.reach.last_only)
@@ -251,10 +243,30 @@ class TokenQuery(Query):
         return recalled(oracle, self.memory[0].kept, path, first, self.columns, cells)
 
 
-def _complaint(row: Tensor) -> str:
-    if bool(row.isnan().any()):
-        return "it contains NaN; check the model's output on this input"
-    mass = float(row.double().exp().sum())
-    if abs(float(row.double().sum()) - 1) < 1e-3 and bool((row >= 0).all()):
-        return "it looks like probabilities; return their logarithms"
-    return f"its probabilities sum to {mass:.6g}; return log-probabilities (apply log_softmax to logits)"
+@final
+@dataclass(frozen=True, eq=False)
+class TokenAnswer:
+    """Rows along each path: of the next step in every column, and of later ones."""
+
+    query: TokenQuery
+    own: Tensor  # (rows, columns, q)
+    cells: Tensor  # (cells, q)
+    first: Tensor | None  # (rows, columns) the cell before the later ones of each column; None if they are read again
+
+    @property
+    def target(self) -> Categorical:
+        return Categorical(self.own)
+
+    def after(self, depth: Tensor, width: int) -> Thread:
+        row, ahead = torch.arange(len(depth), device=depth.device), torch.arange(1, width + 1, device=depth.device)
+        if isinstance(self.query.reach, Tensor):  # padding repeats the last step that was in reach
+            ahead = torch.minimum(ahead, self.query.reach[row, depth][:, None])  # (rows, w)
+        if self.first is not None:
+            return Categorical(self.cells[(self.first[row, depth][:, None] + ahead).to(self.cells.device)])
+        if not ahead.numel():
+            return Categorical(self.cells.new_zeros(*ahead.shape, self.cells.shape[-1]))
+        prefix = (self.query.prefix + depth)[:, None].expand_as(ahead)
+        return (yield Reread(self.query, prefix, prefix + ahead))
+
+    def leaning(self, draft: Categorical) -> Categorical:
+        return self.target

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import NARROW, Chain, Tally
-from drawahead.chains.token_paths import Ends, TokenPaths
+from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
+from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
+from drawahead.laws import Categorical
 from drawahead.oracles.compiled import CompiledOracle, described
-from drawahead.oracles.condition import Condition, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
+from drawahead.oracles.memory import KEPT, Memory
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
-from drawahead.validate import law_precision, short, whole
+from drawahead.validate import law_precision, whole
 
-Order = Tensor | Sequence[int] | str | None
 _GOLDEN = 0.6180339887498949
 
 
@@ -47,7 +50,6 @@ class TokenChain(Chain):
     """
 
     reads_rows = True
-    choice_changes_samples = False
     ends: Ends | None = None
     """Where its samples end, if that is random."""
     settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
@@ -80,13 +82,9 @@ class TokenChain(Chain):
             raise InputError("the oracle's length must be at least 1: an empty sequence has nothing to draw")
         self.oracle = oracle
         self.law_dtype = law_precision(law_dtype, oracle.device)
-        self.order = self._checked_order(order)
-        self.evidence = None if evidence is None else self._checked_evidence(evidence)
-        if numbers is not None and (
-            not isinstance(numbers, Tensor) or numbers.dim() != 1 or numbers.dtype != torch.int64
-        ):
-            raise InputError(f"numbers must be a tensor of whole numbers (num_samples,), not {short(numbers)}")
-        self.numbers = None if numbers is None else numbers.cpu()
+        self.order = checked_order(order, oracle.length)
+        self.evidence = None if evidence is None else checked_evidence(evidence, oracle)
+        self.numbers = None if numbers is None else checked_numbers(numbers)
         self.condition = checked(condition, oracle.device)
         if self.condition:
             oracle.conditioned(**of_samples(self.condition, torch.zeros(1, dtype=torch.int64)))  # or it takes none
@@ -107,10 +105,6 @@ class TokenChain(Chain):
     def steps(self) -> int:
         n = self.oracle.length
         return n if self.evidence is None else int((self.evidence == HIDDEN).sum(-1).max())
-
-    @property
-    def ends_early(self) -> bool:
-        return self.ends is not None
 
     @property
     def model(self) -> TokenOracle:
@@ -159,19 +153,9 @@ class TokenChain(Chain):
         if self.evidence is not None:
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
-        return TokenPaths(
-            self.oracle,
-            samples,
-            torch.zeros(rows, dtype=torch.int64),
-            length,
-            stream,
-            tally,
-            tokens,
-            order,
-            rank,
-            of_samples(self.condition, samples),
-            ends=self.ends,
-        )
+        drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
+        given = of_samples(self.condition, samples) if self.condition else {}
+        return TokenPaths(self.oracle, *drawn, tokens, order, rank, given, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
         """Numbers whose order is that of the positions (rows, n), in float64: two must hardly ever be equal."""
@@ -200,7 +184,8 @@ class TokenChain(Chain):
         return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
 
     def check(self, num_samples: int) -> None:
-        check_rows(self.condition, num_samples)
+        if self.condition:
+            check_rows(self.condition, num_samples)
         for name in ("order", "evidence", "numbers"):
             given = getattr(self, name)
             if isinstance(given, Tensor) and (given.dim() == 2 or name == "numbers") and len(given) < num_samples:
@@ -212,43 +197,103 @@ class TokenChain(Chain):
     def empty(self, num_samples: int) -> Tensor:
         return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)
 
-    def _checked_order(self, order: Order) -> Tensor | str | None:
-        if order is None:
-            return None
-        if isinstance(order, str):
-            if order != "spread":
-                raise InputError(f'order must be "spread", a permutation or one for each sample, not {order!r}')
-            return order
-        given = self._integers("order", order)
-        if not bool((given.sort(-1).values == torch.arange(self.oracle.length)).all()):
-            raise InputError(f"order must be a permutation of 0 ... {self.oracle.length - 1} (in every row)")
-        return given
 
-    def _checked_evidence(self, evidence: Any) -> Tensor:
-        given = self._integers("evidence", evidence)
-        q = self.oracle.vocab_size
-        bad = ((given < 0) & (given != HIDDEN)) | (given >= q)
-        if bool(bad.any()):
-            at = tuple(bad.nonzero()[0].tolist())
-            raise InputError(
-                f"evidence{list(at)} is {int(given[at])}: known tokens must be 0 ... {q - 1}, hidden positions {HIDDEN}"
-            )
-        possible = getattr(self.oracle, "possible", None)
-        if possible is not None:
-            rows = possible(given.view(-1, self.oracle.length).to(self.oracle.device)).cpu()
-            if not bool(rows.all()):
-                raise InputError(f"evidence row {int((~rows).nonzero()[0, 0])} has probability zero under the target")
-        return given
+@final
+@dataclass(eq=False)
+class TokenPaths(Paths):
+    """Token samples under way."""
 
-    def _integers(self, name: str, value: Any) -> Tensor:
-        try:
-            given = torch.as_tensor(value).cpu()
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"{name} must be integers, (n,) or (num_samples, n): {error}") from None
-        n = self.oracle.length
-        whole_numbers = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
-        if not whole_numbers or given.dim() not in (1, 2) or given.shape[-1] != n:
-            raise InputError(
-                f"{name} must be integers of shape ({n},) or (num_samples, {n}), not {given.dtype} {tuple(given.shape)}"
-            )
-        return given.to(torch.int64)
+    tables: ClassVar[tuple[str, ...]] = ("tokens", "order", "rank")
+    oracle: TokenOracle
+    sample: Tensor
+    position: Tensor
+    length: Tensor
+    stream: Stream
+    tally: Tally
+    tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
+    order: Tensor
+    rank: Tensor
+    given: Given = field(default_factory=dict)  # the rows of the condition
+    memory: Memory | None = None  # what the oracle keeps of them
+    ends: Ends | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.tokens.device
+
+    @property
+    def one_pass(self) -> bool:
+        return self.oracle.one_pass and not self.oracle.rereads
+
+    def remember(self, width: int) -> None:
+        most = self.oracle.recall_width
+        if self.one_pass and len(self) and (most is None or width <= most):
+            self.memory = Memory.of(self.oracle, self.given, self.tokens, self.rank)
+
+    @property
+    def remembers(self) -> bool:
+        return self.memory is not None
+
+    def no_draft(self) -> Categorical:
+        shape = len(self), 0, self.oracle.vocab_size
+        return Categorical(torch.zeros(shape, dtype=self.stream.dtype, device=self.device))
+
+    def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor | Ahead, first: int = 0) -> TokenQuery:
+        prefix = self.position + first
+        if isinstance(reach, Tensor):  # no further than a path goes
+            columns = reach.shape[1]
+            left = (self.length - prefix)[:, None] - 1 - torch.arange(columns)
+            reach = torch.minimum(reach, left)
+        else:
+            columns = 1 if guess is None else guess.shape[1] + 1
+        tokens = self.tokens if guess is None else self._filled(guess)
+        path, asked = (tokens, self.order, self.rank, self.length), (prefix, count, columns, reach)
+        memory = () if self.memory is None else (self.memory,)
+        return TokenQuery(self.oracle, self.sample, *path, *asked, self.given, memory, self.stream.dtype)
+
+    def tensors(self) -> dict[str, Tensor]:
+        kept = self.memory.kept if self.memory else {}
+        return super().tensors() | {f"{KEPT}{name}": table for name, table in kept.items()}
+
+    def bound(self, tensors: dict[str, Tensor], model: TokenOracle) -> TokenPaths:
+        paths = self.made_of(tensors)
+        paths.oracle = model
+        return paths
+
+    def made_of(self, tensors: dict[str, Tensor]) -> TokenPaths:
+        kept = {name.removeprefix(KEPT): table for name, table in tensors.items() if name.startswith(KEPT)}
+        paths = super().made_of({name: table for name, table in tensors.items() if not name.startswith(KEPT)})
+        paths.memory = Memory(kept, self.position) if kept else None
+        return paths
+
+    def _filled(self, values: Tensor, count: Tensor | None = None) -> Tensor:
+        """The tokens with each row's first `count` values, or all, written after the committed ones."""
+        width, left = values.shape[1], self.length - self.position
+        count = left if count is None else torch.minimum(count, left)
+        step = self.steps(width).clamp(max=self.order.shape[1] - 1)
+        unused = (torch.arange(width, device=count.device) >= count[:, None]).to(self.device)
+        # Unused columns may point at a used position: write what is there to a spare column instead.
+        spare = self.tokens.shape[1]
+        at = self.order.gather(1, step).masked_fill_(unused, spare)
+        return torch.cat([self.tokens, self.tokens[:, :1]], dim=1).scatter_(1, at, values)[:, :spare]
+
+    def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
+        self.tokens = self._filled(values, count)
+        before, self.position = self.position, self.position + count
+        if self.ends is not None:  # which looks at what is committed, never at guesses behind it
+            moved = self.tokens, before, self.position, values.shape[1], self.given
+            self.length = self.ends.shortened(self.length, *moved)
+            self.position = torch.minimum(self.position, self.length)
+        if self.memory is not None:
+            self.memory.forget(self.position - 1)  # the last step is not as it was guessed
+
+    def branch(self, stream: Stream) -> TokenPaths:
+        return replace(self, stream=stream, memory=None)
+
+    def select(self, rows: Tensor) -> None:
+        super().select(rows)
+        self.memory = None if self.memory is None else self.memory.select(rows)
+
+    def result(self, rows: Tensor | slice) -> Tensor:
+        tokens = self.tokens[rows]
+        return (tokens if self.ends is None else self.ends.cut(tokens, self.length.to(self.device)[rows])).cpu()

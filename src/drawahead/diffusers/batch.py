@@ -11,14 +11,15 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.affine_paths import AffinePaths
+from drawahead.chains.affine import AffinePaths
 from drawahead.chains.base import Chain, Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.loops.called import equal
 from drawahead.errors import InputError
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
-from drawahead.runner import How, Result, Runner
+from drawahead.rounds.run import Result
+from drawahead.runner import Runner
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
 from drawahead.validate import short
 
@@ -70,12 +71,9 @@ class Asked:
                     if any(answer.get(name, value) is not value for name, value in given.items()):
                         raise InputError("callback_on_step_end must not replace latents: that would change their law")
 
-            how = How(
-                sampler,
-                max_batch_size=self.max_batch_size,
-                graphs=None if self.callback is None else False,  # captured rounds cannot be looked into
-            )
-            return runner.sample(number, seed=seed, chain=batch, how=how, max_live=number, on_round=look)
+            graphs = None if self.callback is None else False  # captured rounds cannot be looked into
+            mine = runner.using(chain=batch, sampler=sampler, graphs=graphs, max_batch_size=self.max_batch_size)
+            return mine.sample(number, seed=seed, max_live=number, on_round=look)
 
 
 def _warn() -> None:
@@ -141,10 +139,6 @@ class Batch(Chain):
     @property
     def model(self) -> GaussianChain:
         return self.chain
-
-    @property
-    def owner(self) -> Any:
-        return self.chain.owner
 
     @property
     def device(self) -> torch.device:

@@ -6,19 +6,15 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-import torch
-
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
 from drawahead.jobs.manifest import Manifest
 from drawahead.jobs.sizing import Pace, shard_size
 from drawahead.randomness import seed_from
-from drawahead.rounds.held import Held
-from drawahead.rounds.run import Call
-from drawahead.rounds.starting import settled
+from drawahead.rounds.run import Result
 from drawahead.rounds.threads import Executor
-from drawahead.runner import How, Result
+from drawahead.runner import Runner
 from drawahead.sample import sample
 from drawahead.samplers import Auto, Sampler
 from drawahead.samplers.record import SamplerRecord
@@ -55,10 +51,8 @@ class JobRequest:
         written = SamplerRecord(repr(sampler), sampler)
         if isinstance(sampler, Auto):
             # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
-            call = Call(chain, sampler, seed, size, min(max_live, size))
-            how = How(sampler, executor, self.graphs, self.max_batch_size)
-            with torch.no_grad():
-                chosen, _ = settled(call, how.answers, how.graphs, split=how.splits, held=Held())
+            runner = Runner(chain, sampler, executor, graphs=self.graphs, max_batch_size=self.max_batch_size)
+            chosen = runner.settle(size, seed=seed, max_live=max_live)
             written = SamplerRecord(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes)
         return Config(
             name=self.name,

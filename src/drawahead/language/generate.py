@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor
 
+from drawahead.chains.base import Ends
 from drawahead.chains.causal import CausalChain
-from drawahead.chains.token_paths import Ends
 from drawahead.errors import InputError, SamplingError
 from drawahead.executors.local import Local
 from drawahead.language.causal_lm import CausalLM
-from drawahead.oracles.causal import LeftToRight
+from drawahead.oracles.causal import FirstGuess, LastAnswer, LeftToRight, as_guess
 from drawahead.oracles.condition import Given
-from drawahead.oracles.guesses import FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.tokens import HIDDEN
-from drawahead.runner import Result
-from drawahead.sample import sample
+from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.record import as_sampler

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from drawahead.chains.tokens import Order, TokenChain
+from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.network import Network
 from drawahead.language.token_law import TokenLaw
+from drawahead.oracles.evidence import Order
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import short, whole
 

@@ -116,6 +116,27 @@ class Gaussian(Law):
         stands = (torch.arange(found.shape[1], device=width.device) >= width[:, None]) | draft.slope.isnan()
         return found.masked_fill_(stands, 0.0)
 
+    def leaning(
+        self,
+        states: Tensor,
+        draft: Self,
+        slopes: tuple[Tensor, Tensor],
+        width: Tensor,
+        free: Tensor | None = None,
+    ) -> Self:
+        """This law (rows, w + 1), answered at `states`, with slopes from `draft` (rows, w), the answers before.
+
+        Only a row's own `width` (rows,) columns lean: what lies behind them in the table is another row's business.
+        Rows in which entries are not `free` do not lean: their states are not the draft's own.
+        """
+        drafted = draft.shape[1]
+        slope = torch.zeros_like(self.scale)
+        if draft.slope is not None:
+            slope[:, :drafted] = self.first(drafted).secants(states[:, :drafted], draft, slopes, width)
+        if free is not None:
+            slope.masked_fill_(~free.all(-1, keepdim=True), 0.0)
+        return type(self)(self.mean, self.scale, slope, states)
+
     def gap(self, draft: Self) -> Tensor:
         """The root mean square difference of the means, in standard deviations (absolute where there are none)."""
         return self._apart(draft)[0] / self._unit / math.sqrt(self.mean.shape[-1])

@@ -14,8 +14,7 @@ from drawahead.chains.causal import CausalChain
 from drawahead.networks.emoji import LENGTH, SIDE, as_prompts, encoded
 from drawahead.networks.files import facts, load
 from drawahead.networks.pixel_transformer import PixelTransformer
-from drawahead.oracles.causal import CausalOracle
-from drawahead.oracles.guesses import Above, FirstGuess
+from drawahead.oracles.causal import Above, CausalOracle, FirstGuess
 from drawahead.validate import as_device, floating, number
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.oracles.tokens import TokenOracle, WrappedOracle
+from drawahead.oracles.tokens import ForwardingOracle, TokenOracle
 
 
 @final
@@ -53,7 +53,7 @@ class Compiled:
 
 
 @final
-class CompiledOracle(WrappedOracle):
+class CompiledOracle(ForwardingOracle):
     """An oracle whose answers are compiled."""
 
     def __init__(self, oracle: TokenOracle, shared: dict[str, Compiled] | None = None) -> None:
@@ -68,38 +68,15 @@ class CompiledOracle(WrappedOracle):
     def parts(self) -> list[Compiled]:
         return list(self.shared.values())
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        return self._asked("rows", tokens)
-
-    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
-        return self._asked("rows_at", tokens, context, position)
-
-    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        return self._asked("chain_rows", tokens, rank, row, prefix, position)
-
-    def path_rows(
-        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
-    ) -> Tensor:
-        return self._asked("path_rows", tokens, rank, prefix, position, last_only)
-
-    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
-        return self.oracle.remember(tokens, rank)
-
-    def recalled_rows(
-        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
-    ) -> Tensor:
-        return self._asked("recalled_rows", kept, token, place, step, prefix, position)
-
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        return self.oracle.reread(tokens, rank, row, prefix, position)
-
     def conditioned(self, **rows: Tensor) -> CompiledOracle:
         return CompiledOracle(self.oracle.conditioned(**rows), self.shared)
 
-    def _asked(self, method: str, *arguments: Any) -> Tensor:
-        if method not in self.shared:
-            self.shared[method] = Compiled(_method(method))
-        rows: Tensor = self.shared[method](self.oracle, *arguments)
+    def forward(self, door: str, *arguments: Any) -> Tensor:
+        if door == "reread":
+            return super().forward(door, *arguments)
+        if door not in self.shared:
+            self.shared[door] = Compiled(_method(door))
+        rows: Tensor = self.shared[door](self.oracle, *arguments)
         return rows
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any, Never, final
 
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
+from drawahead.errors import FrozenError, InputError
 from drawahead.validate import short
 
 Condition = Tensor | Mapping[str, Tensor] | None
@@ -21,10 +22,24 @@ GIVEN = "given "
 """How the tables of a condition are named among a path's tensors."""
 
 
+@final
+class Tables(dict[str, Tensor]):
+    """The tables of a condition: a value, as the chain is that they belong to."""
+
+    def _refuse(self, *arguments: Any, **options: Any) -> Never:
+        raise FrozenError("a condition cannot be changed: chain.replace(condition=...) makes another chain")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = _refuse
+    pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> tuple[type[Tables], tuple[Given]]:
+        return Tables, (dict(self),)
+
+
 def checked(condition: Condition, device: torch.device) -> Given:
     """The condition as a dictionary; a single tensor is called `condition`."""
     if condition is None:
-        return {}
+        return Tables()
     named = {"condition": condition} if isinstance(condition, Tensor) else condition
     if not isinstance(named, Mapping):
         raise InputError(f"condition must be a tensor or a dictionary of tensors, not {short(condition)}")
@@ -40,7 +55,7 @@ def checked(condition: Condition, device: torch.device) -> Given:
             )
         if table.device != device and (table.device.type, table.device.index or 0) != (device.type, device.index or 0):
             raise InputError(f"{where} is on {table.device}, but the model is asked on {device}: move it there")
-    return dict(named)
+    return Tables(named)
 
 
 def check_rows(given: Given, num_samples: int) -> None:

@@ -203,8 +203,42 @@ class WrappedOracle(TokenOracle):
         return super().__getattribute__(name)
 
 
+class ForwardingOracle(WrappedOracle):
+    """An oracle that asks another whatever it is asked, through one method. Subclasses say what happens on the way."""
+
+    def forward(self, door: str, *arguments: Any) -> Tensor:
+        """What the oracle inside answers by the method of this name."""
+        rows: Tensor = getattr(self.oracle, door)(*arguments)
+        return rows
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        return self.forward("rows", tokens)
+
+    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
+        return self.forward("rows_at", tokens, context, position)
+
+    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        return self.forward("chain_rows", tokens, rank, row, prefix, position)
+
+    def path_rows(
+        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
+    ) -> Tensor:
+        return self.forward("path_rows", tokens, rank, prefix, position, last_only)
+
+    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
+        return self.oracle.remember(tokens, rank)
+
+    def recalled_rows(
+        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
+    ) -> Tensor:
+        return self.forward("recalled_rows", kept, token, place, step, prefix, position)
+
+    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
+        return self.forward("reread", tokens, rank, row, prefix, position)
+
+
 @final
-class CountingOracle(WrappedOracle):
+class CountingOracle(ForwardingOracle):
     """Wraps an oracle and counts what it is really asked: `calls`, `queries` (distinct conditionings), `passes`
     (sequences), and apart from them `rereadings` (sequences of which more was read).
 
@@ -214,53 +248,41 @@ class CountingOracle(WrappedOracle):
     def __init__(self, oracle: TokenOracle) -> None:
         super().__init__(oracle)
         self._home: CountingOracle | None = None  # where a conditioned one counts
-        self.calls = 0
-        self.queries = 0
-        self.passes = 0
-        self.rereadings = 0
+        self.calls = self.queries = self.passes = self.rereadings = 0
 
-    def rows(self, tokens: Tensor) -> Tensor:
-        self._count(len(tokens), len(tokens))
-        return self.oracle.rows(tokens)
-
-    def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
-        self._count(len(tokens), len(tokens))
-        return self.oracle.rows_at(tokens, context, position)
-
-    def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        self._count(len(torch.unique_consecutive(torch.stack([row, prefix]), dim=1)[0]), len(tokens))
-        return self.oracle.chain_rows(tokens, rank, row, prefix, position)
-
-    def path_rows(
-        self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
-    ) -> Tensor:
-        self._count(sum(len(row.unique()) for row in prefix), len(tokens))
-        return self.oracle.path_rows(tokens, rank, prefix, position, last_only)
-
-    def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
-        return self.oracle.remember(tokens, rank)
-
-    def recalled_rows(
-        self, kept: dict[str, Tensor], token: Tensor, place: Tensor, step: Tensor, prefix: Tensor, position: Tensor
-    ) -> Tensor:
-        self._count(sum(len(row.unique()) for row in prefix), len(prefix))
-        return self.oracle.recalled_rows(kept, token, place, step, prefix, position)
-
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        home = self._home or self
-        home.rereadings += len(tokens)
-        return self.oracle.reread(tokens, rank, row, prefix, position)
+    def forward(self, door: str, *arguments: Any) -> Tensor:
+        home, sequences = self._home or self, len(arguments[0])
+        if door == "reread":
+            home.rereadings += sequences
+            return super().forward(door, *arguments)
+        queries = sequences
+        if door == "chain_rows":
+            queries = len(torch.unique_consecutive(torch.stack(arguments[2:4]), dim=1)[0])
+        elif door in ("path_rows", "recalled_rows"):
+            prefix = arguments[2 if door == "path_rows" else 4]
+            queries, sequences = sum(len(row.unique()) for row in prefix), len(prefix)
+        home.calls, home.queries, home.passes = home.calls + 1, home.queries + queries, home.passes + sequences
+        return super().forward(door, *arguments)
 
     def conditioned(self, **rows: Tensor) -> CountingOracle:
         same = copy.copy(self)  # which counts where this one does
         same.oracle, same._home = self.oracle.conditioned(**rows), self._home or self
         return same
 
-    def _count(self, queries: int, passes: int) -> None:
-        home = self._home or self
-        home.calls += 1
-        home.queries += queries
-        home.passes += passes
+
+def tolerance(dtype: torch.dtype) -> float:
+    """How far the log of a row's sum may be from 0."""
+    return {torch.float64: 1e-6, torch.float32: 1e-3}.get(dtype, 2e-2)
+
+
+def complaint(row: Tensor) -> str:
+    """What is wrong with a row that is no law."""
+    if bool(row.isnan().any()):
+        return "it contains NaN; check the model's output on this input"
+    mass = float(row.double().exp().sum())
+    if abs(float(row.double().sum()) - 1) < 1e-3 and bool((row >= 0).all()):
+        return "it looks like probabilities; return their logarithms"
+    return f"its probabilities sum to {mass:.6g}; return log-probabilities (apply log_softmax to logits)"
 
 
 def _checked(rows: Tensor, tokens: Tensor, vocab_size: int) -> Tensor:

@@ -154,20 +154,16 @@ class Accelerated:
         assert isinstance(chain, GaussianChain)
         late = Deadline(began, self._deadline) if known and self._deadline is not None else None
         self.chain = chain.for_samples(start=wanted.start, known=wanted.known, condition=wanted.condition)
-        result = runner.sample(
-            wanted.number,
-            chain=self.chain,
-            generator=wanted.generator or self._noise,
-            max_live=wanted.number,
-            hurry=late,
-        )
+        mine = runner.using(chain=self.chain)
+        noise = wanted.generator or self._noise
+        result = mine.sample(wanted.number, generator=noise, max_live=wanted.number, hurry=late)
         self.report = result.report
         if known:
             self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
         else:
             self._runners[key] = runner
             if not self._compiled:  # to compile for more widths would take minutes
-                runner.warm_up(wanted.number, chain=self.chain)
+                mine.warm_up(wanted.number)
         return result.samples.to(wanted.device, wanted.dtype)
 
     def _runner(self, wanted: Chunks) -> Runner:

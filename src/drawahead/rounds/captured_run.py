@@ -37,17 +37,15 @@ class _Flight(NamedTuple):
 class CapturedRun(Run):
     """A batch of rows, each of which is given the next sample when its own has ended."""
 
-    def __init__(self, call: Call, sampler: WindowSampler, held: Held) -> None:
+    def __init__(self, call: Call, held: Held) -> None:
         super().__init__(call)
+        sampler = call.sampler
+        assert isinstance(sampler, WindowSampler)
         self.sampler, self._held = sampler, held
         self._reads = call.chain.reads_rows
         self._widest = sampler.widest(call.chain.steps)
         self._ladder = _ladder(self._widest, halved=sampler.window is not None)
         self._kept_ahead = self._rung(self._widest) if call.chain.row_bytes * self._widest < _SMALL else 0
-        self.round_count = 0
-        self.widths = []
-        self.passes = 0
-        self.rereads = 0
         self._batch: Batch | None = None
         self._number: list[int] = []  # of the sample in each row; -1 where there is none any more
         self._began: list[int] = []
@@ -55,7 +53,6 @@ class CapturedRun(Run):
         self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
         self._flight: _Flight | None = None
-        self._under_way = self._rounds()
 
     def prepare(self) -> None:
         """Capture the first rounds, so that a model which cannot be captured is known before anything is drawn."""
@@ -78,10 +75,6 @@ class CapturedRun(Run):
         first = self._shape(self._batch)
         for window in reversed(self._ladder):  # the widest first: room for more drafts would undo the others
             self._batch.warm(self.call.chain, Shape(window, max(window, first.columns), first.beyond))
-
-    def rounds(self) -> Generator[Callable[[], Report]]:
-        """Asked again, it goes on where it was."""
-        return self._under_way
 
     def _rounds(self) -> Generator[Callable[[], Report]]:
         try:
@@ -209,8 +202,8 @@ class CapturedRun(Run):
             self._flight = self._launch(batch)
         self._retire(batch, done)
         for row in live:
-            if self._number[row] >= 0 and self.traced(self._number[row]):
-                self.progress[self._number[row]].append(after.position[row])
+            if self._number[row] >= 0:
+                self.trace(self._number[row], after.position[row])
 
     def _launch(self, batch: Batch) -> _Flight:
         shape, began = self._shape(batch), time.perf_counter()
@@ -275,9 +268,7 @@ class CapturedRun(Run):
         self.round_count += 1
         self.widths.append(rows + drafted if one_pass else rows * (shape.window + 1))
         self.passes += rows if one_pass else self.widths[-1] * self.call.chain.passes
-        self.committed.append(committed)
-        self.drafts.append(drafted)
-        self.kept.append(committed - live)  # each row goes one step further than it keeps drafts
+        self.count(committed, drafted, committed - live)  # each row goes one step further than it keeps drafts
         self.tally.committed += committed
         self.tally.drafted += drafted
         self.tally.accepted += self.kept[-1]

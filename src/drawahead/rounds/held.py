@@ -7,6 +7,10 @@ import time
 import warnings
 from typing import Any, final
 
+import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
 from drawahead.chains.base import Chain, Paths
 from drawahead.rounds.captured import Batch
 from drawahead.rounds.choosing import Choice
@@ -26,7 +30,7 @@ class Held:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock, self.closed = threading.RLock(), False
         self.chosen: dict[Any, Choice] = {}
         """Samplers, by what they were chosen for."""
         self._batches: dict[Any, Batch] = {}
@@ -63,8 +67,8 @@ class Held:
     def holds(self, chain: Chain) -> bool:
         """Whether the model is the one whose rounds were captured, as far as the guard sees; if not, they are dropped.
         From now on it is this one."""
-        now = Guard(chain.captured_parts(), chain.device)
-        same = now == self._guard
+        now = _marked(chain)
+        same = self._guard is not None and now.marks == self._guard.marks
         if not same:
             self.clear()
             self._guard = now
@@ -97,8 +101,8 @@ class Held:
         if not batch.graphs or self._guard is None:
             return
         if batch.captured_since_kept:
-            now = Guard(chain.captured_parts(), chain.device)
-            if now != self._guard:
+            now = _marked(chain)
+            if now.marks != self._guard.marks:
                 if any(batch.graphs.values()):  # where rounds run as they are there is nothing to say
                     self._say_changing(self._guard.difference(now))
                 self.clear()
@@ -118,6 +122,23 @@ class Held:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _marked(chain: Chain) -> Guard:
+    return Guard(_modes(chain.device) | chain.captured_parts())
+
+
+def _modes(device: torch.device) -> dict[str, Any]:
+    """What torch is told for all models, and no model holds."""
+    cuda, cudnn, hooks = torch.backends.cuda, torch.backends.cudnn, vars(torch.nn.modules.module)
+    autocast = torch.is_autocast_enabled(device.type) and torch.get_autocast_dtype(device.type)
+    precision = torch.get_default_dtype(), torch.get_float32_matmul_precision(), cudnn.allow_tf32
+    half = cuda.matmul.allow_fp16_reduced_precision_reduction, cuda.matmul.allow_bf16_reduced_precision_reduction
+    kernels = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark, cudnn.enabled
+    attention = cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()
+    stacks = _get_current_function_mode_stack(), _get_current_dispatch_mode_stack()
+    every = [part for name, part in hooks.items() if name.startswith("_global_") and part]
+    return {"torch": (autocast, precision, half, kernels, attention), "modes": stacks, "hooks of all modules": every}
 
 
 def _key(sampler: WindowSampler, paths: Paths) -> tuple[Any, ...]:

@@ -11,38 +11,23 @@ from torch import Tensor
 
 from drawahead.chains.base import Paths
 from drawahead.errors import AnswerError
+from drawahead.executors.local import Local
 from drawahead.report import Report
 from drawahead.rounds.run import TRACED, Call, Run
-from drawahead.rounds.threads import Engine, Executor, Query
+from drawahead.rounds.threads import Engine, Query
 
 
 @final
 class PackedRun(Run):
     """Threads of the sampler, driven round by round."""
 
-    def __init__(self, call: Call, executor: Executor) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self.executor = executor
+        self.executor = call.executor or Local(call.max_batch_size)
         self.engine = Engine(self)
+        self.widths = self.engine.widths
         self.started = call.first
-        self._under_way = self._rounds()
         self.live: list[tuple[int, Paths]] = []  # with the round they began before
-
-    @property
-    def round_count(self) -> int:  # type: ignore[override]
-        return self.engine.rounds
-
-    @property
-    def widths(self) -> list[int]:  # type: ignore[override]
-        return self.engine.widths
-
-    @property
-    def passes(self) -> int:  # type: ignore[override]
-        return self.engine.passes
-
-    @property
-    def rereads(self) -> int:  # type: ignore[override]
-        return self.engine.rereads
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         """What the executor answers; keeps the time."""
@@ -52,10 +37,6 @@ class PackedRun(Run):
         finally:
             self.oracle_seconds += time.perf_counter() - began
 
-    def rounds(self) -> Generator[Callable[[], Report]]:
-        """Asked again, it goes on where it was."""
-        return self._under_way
-
     def _rounds(self) -> Generator[Callable[[], Report]]:
         while self.done < self.call.num_samples:
             before_admission = self.done
@@ -64,15 +45,19 @@ class PackedRun(Run):
                 if self.done == before_admission:
                     raise AnswerError("the sampler ended without finishing its samples")
                 continue
-            before = replace(self.tally)
+            before, tally = replace(self.tally), self.tally
             try:
                 self.engine.round()
             finally:  # a round that is cut short has a width, too
-                self.committed.append(self.tally.committed - before.committed)
-                self.drafts.append(self.tally.drafted - before.drafted)
-                self.kept.append(self.tally.accepted - before.accepted)
+                engine = self.engine
+                self.round_count, self.passes, self.rereads = engine.rounds, engine.passes, engine.rereads
+                self.count(
+                    tally.committed - before.committed, tally.drafted - before.drafted, tally.accepted - before.accepted
+                )
             self._collect()
-            self._trace()
+            for _, paths in self.live:
+                for row in (paths.sample < self.call.first + TRACED).nonzero()[:, 0].tolist():
+                    self.trace(int(paths.sample[row]), int(paths.position[row]))
             yield self.report
 
     def close(self) -> None:
@@ -97,9 +82,3 @@ class PackedRun(Run):
                 self.finish(numbers, lengths, values, self.engine.rounds - began)
             paths.finished = []
         self.live = [(began, paths) for began, paths in self.live if len(paths)]
-
-    def _trace(self) -> None:
-        """Note how far the first few samples have come in this round."""
-        for _, paths in self.live:
-            for row in (paths.sample < self.call.first + TRACED).nonzero()[:, 0].tolist():
-                self.progress[int(paths.sample[row])].append(int(paths.position[row]))

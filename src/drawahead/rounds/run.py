@@ -5,24 +5,51 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
-from drawahead.errors import InputError
+from drawahead.errors import InputError, SamplingError
 from drawahead.history import History
 from drawahead.report import Report
 from drawahead.rounds.choosing import Choice
+from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
+from drawahead.validate import short
 
 TRACED = 16  # samples whose progress the report keeps: the first ones of the call
 
 
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Samples, and apart from them what they cost."""
+
+    samples: Tensor
+    """The finished samples (num_samples, ...), in the order of their numbers."""
+    numbers: Tensor
+    """Their numbers: first ... first+num_samples-1, with gaps only if the run was stopped early."""
+    report: Report
+    complete: bool = True
+    """Whether these are all the samples that were asked for."""
+
+    def __repr__(self) -> str:
+        count, shape = len(self.samples), tuple(self.samples.shape[1:])
+        dtype, early = str(self.samples.dtype).removeprefix("torch."), "" if self.complete else ", stopped early"
+        return f"<Result: {count} sample{'s' * (count != 1)} of shape {shape}, {dtype}{early}; {self.report!r}>"
+
+    def _repr_html_(self) -> str:
+        from drawahead.show.notebook import of_result  # pages look at everything: they come last
+
+        return of_result(self)
+
+
 @dataclass(frozen=True)
 class Call:
-    """What is to be drawn by one call of `sample`."""
+    """What is to be drawn by one call of `sample`, and how."""
 
     chain: Chain
     sampler: Sampler
@@ -31,17 +58,58 @@ class Call:
     max_live: int
     first: int = 0
     """The number of the first sample; the others follow it."""
+    executor: Executor | None = None
+    """What answers packed rounds; None: this process."""
+    max_batch_size: int | None = None
+    graphs: bool | None = None
+    """Whether rounds must be captured, or must not be; None: as it suits the device."""
     choice: str = ""
-    """What `Auto` chose, and why."""
-    probes: int = 0
-    """Queries it took to choose."""
+    """What was chosen for `Auto`, and why; and what else happened to the model."""
     chosen: Choice | None = None
-    """The choice itself."""
+    """The choice itself, where there was one."""
+    probes: int = 0
+    """Queries that this call took to choose."""
     began: float = field(default_factory=lambda: time.perf_counter())
+
+    @property
+    def captured(self) -> bool:
+        """Whether rounds are captured, if the sampler draws in windows and the model can be."""
+        splits = self.executor is not None or self.max_batch_size is not None
+        return self.chain.device.type == "cuda" and not splits if self.graphs is None else self.graphs
+
+
+class Stop(Protocol):
+    """A request to stop, such as a `threading.Event`."""
+
+    def is_set(self) -> bool: ...
+
+
+@final
+@dataclass(frozen=True)
+class Watch:
+    """Who looks between rounds."""
+
+    on_round: Callable[[Report], None] | None = None
+    stop: Stop | None = None
+    hurry: Stop | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_round is not None and not callable(self.on_round):
+            raise InputError(f"on_round must be callable, not {short(self.on_round)}")
+        for name, event in (("stop", self.stop), ("hurry", self.hurry)):
+            if event is not None and not callable(getattr(event, "is_set", None)):
+                raise InputError(f"{name} must have is_set(), as a threading.Event has, not be {short(event)}")
+
+    @property
+    def stops(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
 
 
 class Run(abc.ABC):
     """The state of one call."""
+
+    watched = True
+    """Whether somebody looks between rounds, and may stop there or change how it goes on."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -51,83 +119,100 @@ class Run(abc.ABC):
             self.values = call.chain.empty(call.num_samples)
         except (RuntimeError, TypeError, MemoryError) as error:
             raise InputError(f"there is no memory for {call.num_samples} samples: {str(error)[:200]}") from None
-        self.finished: list[
-            tuple[Tensor, Tensor | int]
-        ] = []  # numbers of samples that ended together, rounds they took
+        self.finished: list[tuple[Tensor, int]] = []  # numbers of samples that ended together, rounds they took
+        self.round_count = self.passes = self.rereads = 0
+        self.widths: list[int] = []  # of each round, as the next three
         self.committed: list[int] = []
         self.drafts: list[int] = []
         self.kept: list[int] = []
         self.progress: dict[int, list[int]] = {}
         self.done = 0
         self.oracle_seconds = 0.0
-
-    watched = True
-    """Whether somebody looks between rounds, and may stop there or change how it goes on."""
-    round_count: int
-    widths: list[int]
-    passes: int
-    rereads: int
-
-    @abc.abstractmethod
-    def rounds(self) -> Generator[Callable[[], Report]]:
+        self.rounds: Generator[Callable[[], Report]] = self._rounds()
         """Yields, after every round, a function that makes the report so far."""
 
-    def hurry(self) -> None:
-        """Take drafts as they are from now on, so that every sample ends within a few rounds; not exact."""
-        self.tally.hurried = True
+    @abc.abstractmethod
+    def _rounds(self) -> Generator[Callable[[], Report]]: ...
 
     @abc.abstractmethod
     def close(self) -> None:
         """Abandon everything still running."""
 
+    def drive(self, watch: Watch) -> None:
+        """Go on to the end, unless it is stopped."""
+        self.watched = any(who is not None for who in (watch.on_round, watch.stop, watch.hurry))
+        try:
+            with closing(self.rounds) as rounds:
+                for report in rounds:
+                    if watch.on_round is not None:
+                        watch.on_round(report())
+                    if watch.stops:
+                        return
+                    if watch.hurry is not None and watch.hurry.is_set():
+                        self.tally.hurried = True  # drafts are taken as they are from now on
+        except Exception as error:
+            raise SamplingError(
+                f"sampling stopped in round {self.round_count} with {self.done} of {self.call.num_samples} samples "
+                f"finished (they are in .result): {error}",
+                self.result(),
+            ) from error
+
     def finish(self, numbers: Tensor, lengths: Tensor, values: Tensor, rounds: int) -> None:
         """Note that these samples are done, in so many rounds."""
         places = (numbers - self.call.first).tolist()
-        in_order = places == [*range(places[0], places[0] + len(places))] if places else False
-        if in_order:
+        if places and places == [*range(places[0], places[0] + len(places))]:
             self.values[places[0] : places[-1] + 1] = values
         else:  # which starts no threads for a few rows, as an index does
             self.values.index_copy_(0, numbers - self.call.first, values.to(self.values))
         self.finished.append((numbers, rounds))
         self.done += len(numbers)
-        for place, length in zip(places, lengths.tolist(), strict=True):
-            if place < TRACED and length:
-                self.progress[place + self.call.first].append(length)
+        for number, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+            if length:
+                self.trace(number, length)
 
     def begin(self, numbers: Sequence[int]) -> None:
+        """Note that these samples begin."""
         last = self.call.first + TRACED
         self.progress.update({number: [0] for number in numbers if number < last})
 
-    def traced(self, number: int) -> bool:
-        """Whether the report keeps the progress of this sample."""
-        return number < self.call.first + TRACED
+    def trace(self, number: int, position: int) -> None:
+        """Note how far a sample has come, if it is one of the first few."""
+        if number < self.call.first + TRACED:
+            self.progress[number].append(position)
 
-    def numbers(self) -> Tensor:
-        """The numbers of the samples that are done, in order."""
-        return torch.cat([torch.zeros(0, dtype=torch.int64), *(numbers for numbers, _ in self.finished)]).sort().values
+    def count(self, committed: int, drafted: int, accepted: int) -> None:
+        """Note what a round has come to."""
+        self.committed.append(committed)
+        self.drafts.append(drafted)
+        self.kept.append(accepted)
 
-    @property
-    def _haste(self) -> str:
-        taken = self.tally.unverified
-        return f"hurried: {taken} steps were taken from drafts that nothing verified" if taken else ""
+    def result(self) -> Result:
+        """What is done by now."""
+        numbers = torch.cat([torch.zeros(0, dtype=torch.int64), *(numbers for numbers, _ in self.finished)]).sort()[0]
+        self.done = len(numbers)  # Ctrl-C may have come before this was counted
+        complete = self.done == self.call.num_samples
+        samples = self.values if complete else self.values[numbers - self.call.first]
+        return Result(samples, numbers, self.report(), complete)
 
     def report(self) -> Report:
         """What the run has cost up to now; quick to make however many rounds there were."""
+        call, tally = self.call, self.tally
+        haste = f"hurried: {tally.unverified} steps were taken from drafts that nothing verified"
         return Report(
-            sampler=repr(self.call.sampler),
-            choice="; ".join(filter(None, (self.call.choice, self.call.chain.note, self._haste))),
-            exact=self.call.sampler.guarantee.exact and not self.tally.unverified,
-            seed=self.call.seed,
+            sampler=repr(call.sampler),
+            choice="; ".join(filter(None, (call.choice, call.chain.note, haste if tally.unverified else ""))),
+            exact=call.sampler.guarantee.exact and not tally.unverified,
+            seed=call.seed,
             num_samples=self.done,
-            steps=self.call.chain.steps,
+            steps=call.chain.steps,
             rounds=self.round_count,
             passes=self.passes,
-            probes=self.call.probes,
+            probes=call.probes,
             rereads=self.rereads,
-            drafted=self.tally.drafted,
-            accepted=self.tally.accepted,
-            candidates=self.tally.candidates,
-            seconds=time.perf_counter() - self.call.began,
+            drafted=tally.drafted,
+            accepted=tally.accepted,
+            candidates=tally.candidates,
+            seconds=time.perf_counter() - call.began,
             oracle_seconds=self.oracle_seconds,
             history=History(self.widths, self.committed, self.drafts, self.kept, self.finished, self.progress),
         )

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Chain, Paths, Tally
-from drawahead.chains.token_paths import TokenPaths
-from drawahead.chains.tokens import TokenChain
+from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.errors import AnswerError, InputError
 from drawahead.oracles.separable import Piece, Separable, Settled
 from drawahead.oracles.tokens import HIDDEN

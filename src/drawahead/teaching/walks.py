@@ -17,7 +17,7 @@ from torch import Tensor
 from drawahead import samplers
 from drawahead.chains import TokenChain
 from drawahead.chains.base import Paths, Tally
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenPaths
 from drawahead.counting import tilings
 from drawahead.counting.matchings.planar import PlanarMatching
 from drawahead.errors import InputError

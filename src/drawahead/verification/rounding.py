@@ -18,9 +18,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.chains.gaussian_queries import GaussianQuery
-from drawahead.chains.moves import NOTHING
-from drawahead.chains.token_answers import Reread
+from drawahead.chains.affine_queries import NOTHING, GaussianQuery
+from drawahead.chains.rereading import Reread
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors.local import Local
 from drawahead.rounds.threads import Query

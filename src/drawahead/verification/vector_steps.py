@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.affine import rows_of
+from drawahead.chains.affine_queries import GaussianQuery
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.chains.gaussian_queries import GaussianQuery
 from drawahead.chains.stacked import StackedChain
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
-from drawahead.chains.tokens import Order, TokenChain
+from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
+from drawahead.oracles.evidence import Order
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.proteins.choices import (
     ALPHABET,

@@ -14,7 +14,7 @@ from torch import Tensor
 from drawahead.chains import Chain, TokenChain
 from drawahead.chains.affine import AffineChain
 from drawahead.chains.base import Tally
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenPaths
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.sample import Result, as_chain

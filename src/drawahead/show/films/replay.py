@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.chains import Chain
 from drawahead.chains.base import Paths, Tally
-from drawahead.chains.token_paths import TokenPaths
+from drawahead.chains.tokens import TokenPaths
 from drawahead.executors import Local
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.rounds.threads import Engine

@@ -1,25 +1,138 @@
-"""Questions about Gaussian paths and their answers: states out, predictions in."""
+"""What an affine chain asks and how answers become laws: states out, predictions in, and the `Moves` of its steps.
+
+A chain, its paths, its questions and answers are the same for every kind of step. A new kind is a new `Moves`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import abc
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
-from drawahead.chains.moves import NOTHING, Aside
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
 from drawahead.oracles.condition import Given, of_rows
+from drawahead.randomness import Stream
 from drawahead.rounds.threads import Query, Thread
 
 if TYPE_CHECKING:
-    from drawahead.chains.affine import AffineChain
+    from drawahead.chains.affine import AffineChain, AffinePaths
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Aside:
+    """What laws and states depend on beside answers and values: a row for each path, None where there is nothing."""
+
+    known: Tensor | None = None  # (rows, d) entries that are overwritten, NaN where there are none
+    copies: Stream | None = None  # of noise that no answer has a part in
+    before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before the committed one
+    blocked: bool = False  # whether states are worked out in blocks: where every operation is a kernel of its own
+
+    @property
+    def free(self) -> Tensor | None:
+        """Which entries are not overwritten (rows, d); None where all are free."""
+        return None if self.known is None else self.known.isnan()
+
+
+NOTHING = Aside()
+
+
+class Moves(abc.ABC):
+    """The steps of a plan, worked out where the model lives. States, answers and values are flat; `step` (rows, w) and
+    `taken` (rows, w) may lie beyond the last step: padding."""
+
+    plan: Any
+    size: int
+    """d, the number of entries of the vector that an answer tells."""
+    state_shape: tuple[int, ...]
+    """What the model is shown."""
+    answer_shape: tuple[int, ...]
+    """What the model answers."""
+    sample_shape: tuple[int, ...]
+    """Of a sample, and of every state recorded."""
+    looks_back: bool = False
+    """Whether a step's law depends on the answer at the state before its own, too."""
+    windows_only: str = ""
+    """What about the steps only samplers that draw in windows can take; empty if there is nothing."""
+    basis: Tensor | None = None
+    """Orthonormal columns that span the subspace of states (d, dimensions); None where they are not held in one."""
+
+    def _place(self, deterministic: Tensor) -> None:
+        """Note which steps (N,) have no noise."""
+        self.steps = steps = len(deterministic)
+        first = torch.where(deterministic.cpu(), torch.arange(steps), steps)
+        ahead = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([steps])])
+        self.deterministic_within = bool(deterministic[:-1].any())  # at a step before the last
+        self.next_deterministic = {place: ahead.to(place) for place in {"cpu", deterministic.device.type}}
+        """By device and step (N + 1,): the first deterministic step at or after it; N if there is none."""
+
+    @property
+    @abc.abstractmethod
+    def key(self) -> tuple[Any, ...]:
+        """What they are worked out from, by identity: two with equal keys say the same."""
+
+    def captured_parts(self) -> dict[str, Any]:
+        """What a captured round depends on: its tables, where they lie, and what they were worked out from."""
+        return {"key": self.key} | {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
+
+    @abc.abstractmethod
+    def first(self, stream: Stream) -> Tensor:
+        """The first states (rows, ...), drawn."""
+
+    @abc.abstractmethod
+    def begin(self, x: Tensor, aside: Aside) -> Tensor:
+        """What first states (rows, ...) become before any step is taken."""
+
+    def adjust(self, prediction: Tensor) -> Tensor:
+        """What is done to flat answers (m, ...) before they are used; part of the law."""
+        return prediction
+
+    @abc.abstractmethod
+    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
+        """The laws of the values at `step` (rows, w), from answers (rows, w, ...) and, where steps look back, those at
+        the states before: without them, as if the model had answered the same there."""
+
+    def deviations(self, answer: Tensor, step: Tensor) -> Tensor | None:
+        """The standard deviations (rows, w, d) that answers (rows, w, ...) say steps have; None where a plan does."""
+        return None
+
+    @abc.abstractmethod
+    def lean(
+        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, aside: Aside
+    ) -> Gaussian:
+        """`target` (rows, w + 1), answered at `states` and `step`, as it leans; `width` (rows,) of its columns had a
+        draft. See `Answer.leaning`."""
+
+    @abc.abstractmethod
+    def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
+        """The states (rows, w + 1, ...) after 0, 1, ... of the values (rows, w, ...) from x, `taken` (rows, w + 1)."""
+
+    @abc.abstractmethod
+    def follow(
+        self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
+    ) -> tuple[Tensor, Tensor | None]:
+        """The means (rows, w, ...) of a draft that leans, read at the states of its own path from x on; and those
+        states (rows, w + 1, ...), unless entries of them are overwritten."""
+
+    @abc.abstractmethod
+    def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
+        """The states (rows, ...) that values (rows, ...) at `step` (rows,) lead to from states (rows, ...)."""
+
+    @abc.abstractmethod
+    def mixing(self, step: int) -> tuple[Tensor, Tensor]:
+        """How lanes move with a step's value, and with its noise (lanes, noises)."""
+
+    @abc.abstractmethod
+    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
+        """What a sample holds, from the states recorded (rows, len(record), ...) and the last one (rows, ...)."""
 
 
 @final
@@ -35,18 +148,12 @@ class GaussianQuery(Query):
     given: Given = field(default_factory=dict)  # the condition, a row for each path, or for those that `owner` says
     owner: Tensor | None = None  # (rows,) which row of the condition each path has, if not its own
     aside: Aside = NOTHING
-    heard: Callable[[GaussianAnswer], None] | None = None  # told the answer, where the next steps look back at it
+    asker: AffinePaths | None = None  # the paths, where their next steps look back at the answer
 
     def __len__(self) -> int:
         return int(self.count.sum())
 
-    @property
-    def conditionings(self) -> int:
-        return len(self)
-
-    @property
-    def cells(self) -> int:
-        return len(self)
+    conditionings = cells = property(__len__)
 
     @property
     def passes(self) -> int:
@@ -54,7 +161,7 @@ class GaussianQuery(Query):
 
     @property
     def item_bytes(self) -> int:
-        return 64 * self.oracle.size
+        return 64 * self.oracle.moves.size
 
     @cached_property
     def row(self) -> Tensor:
@@ -67,11 +174,10 @@ class GaussianQuery(Query):
 
     def packed(self, table: Tensor) -> Tensor:
         """What a table (rows, columns, ...) says about each state that is not padding (m, ...)."""
-        if self._padded:
-            first = self.count.cumsum(0) - self.count
-            at = torch.arange(len(self.row)) + (torch.arange(len(first)) * self.step.shape[1] - first)[self.row]
-            return table.flatten(0, 1)[at.to(table.device)]
-        return table.flatten(0, 1)
+        if not self._padded:
+            return table.flatten(0, 1)
+        used = (torch.arange(self.step.shape[1]) < self.count[:, None]).flatten().nonzero()[:, 0]
+        return table.flatten(0, 1)[used.to(table.device)]
 
     def _told(self, rows: Tensor) -> Tensor:
         """Where the condition of these rows is."""
@@ -79,14 +185,12 @@ class GaussianQuery(Query):
 
     @classmethod
     def merge(cls, queries: Sequence[Self]) -> Self:
-        owners, shift = [], 0
-        for query in queries:
-            owners.append(query._told(query.row) + shift)
-            shift += len(next(iter(query.given.values()), ()))
+        rows = [len(next(iter(query.given.values()), ())) for query in queries]
+        owner = torch.cat([query._told(query.row) + sum(rows[:i]) for i, query in enumerate(queries)])
         given = {name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given}
         sample = torch.cat([query.sample[query.row] for query in queries])
         state, step = (torch.cat([q.packed(getattr(q, name)) for q in queries]) for name in ("state", "step"))
-        return cls.column(queries[0].oracle, sample, state, step, given, torch.cat(owners))
+        return cls.column(queries[0].oracle, sample, state, step, given, owner)
 
     @classmethod
     def column(
@@ -115,7 +219,7 @@ class GaussianQuery(Query):
         return self.column(self.oracle, self.sample[row], state, step, of_rows(self.given, kept), owner)
 
     def is_for(self, oracle: object) -> bool:
-        return self.oracle is oracle or self.oracle.asks_the_same(oracle)
+        return self.oracle is oracle or self.oracle.question == getattr(oracle, "question", None)
 
     def on(self, oracle: AffineChain) -> Self:
         given = {name: table.to(oracle.device) for name, table in self.given.items()}
@@ -140,10 +244,9 @@ class GaussianQuery(Query):
         return self._answered(own), sound.all().view(1)
 
     def _answered(self, own: Tensor) -> GaussianAnswer:
-        answer = GaussianAnswer(self, own)
-        if self.heard is not None:
-            self.heard(answer)
-        return answer
+        if self.asker is not None:
+            self.asker.answers = own
+        return GaussianAnswer(self, own)
 
 
 def predictions(chain: AffineChain, state: Tensor, step: Tensor, given: Given) -> Tensor:
@@ -161,15 +264,12 @@ def predictions(chain: AffineChain, state: Tensor, step: Tensor, given: Given) -
 
 
 def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    if not isinstance(prediction, Tensor):
-        return f"the {noun} must answer a tensor of shape {expected}, not {type(prediction).__name__}"
-    got = tuple(prediction.shape)
-    if len(got) == len(expected) > 1 and got[1] == 2 * expected[1]:
-        return (
-            f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance; use a "
-            "schedule that has one, such as DDPM(learned_range=True), or return the prediction's channels alone"
-        )
-    return f"the {noun} must answer predictions of shape {expected}, not {got}"
+    got = tuple(prediction.shape) if isinstance(prediction, Tensor) else type(prediction).__name__
+    if isinstance(got, tuple) and len(got) == len(expected) > 1 and got[1] == 2 * expected[1]:
+        words = f"the {noun} answers {got} for states {states}: twice the channels looks like a learned variance; use"
+        return f"{words} a schedule that has one, such as DDPM(learned_range=True), or return its first half alone"
+    what = "predictions" if isinstance(got, tuple) else "a tensor"
+    return f"the {noun} must answer {what} of shape {expected}, not {got}"
 
 
 @final
@@ -197,4 +297,4 @@ class GaussianAnswer:
     def leaning(self, draft: Gaussian) -> Gaussian:
         """Each answer with the slope of a secant: through it and the answer that the draft went by."""
         query, width = self.query, (self.query.count - 1).to(self.own.device)
-        return query.oracle.moves.lean(self.target, query.state, query.step, draft, width, query.aside.free)
+        return query.oracle.moves.lean(self.target, query.state, query.step, draft, width, query.aside)

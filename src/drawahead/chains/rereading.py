@@ -1,4 +1,4 @@
-"""Answers about token paths: rows of log-probabilities, and more of them where they are cheap."""
+"""More of an answer that was given before, for oracles that give it cheaply."""
 
 from __future__ import annotations
 
@@ -11,39 +11,10 @@ from torch import Tensor
 
 from drawahead.laws import Categorical
 from drawahead.oracles.tokens import TokenOracle
-from drawahead.rounds.threads import Query, Thread
+from drawahead.rounds.threads import Query
 
 if TYPE_CHECKING:
     from drawahead.chains.token_queries import TokenQuery
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TokenAnswer:
-    """Rows along each path: of the next step in every column, and of later ones."""
-
-    query: TokenQuery
-    own: Tensor  # (rows, columns, q)
-    cells: Tensor  # (cells, q)
-    first: Tensor | None  # (rows, columns) the cell before the later ones of each column; None if they are read again
-
-    @property
-    def target(self) -> Categorical:
-        return Categorical(self.own)
-
-    def after(self, depth: Tensor, width: int) -> Thread:
-        row, ahead = torch.arange(len(depth), device=depth.device), torch.arange(1, width + 1, device=depth.device)
-        if isinstance(self.query.reach, Tensor):  # padding repeats the last step that was in reach
-            ahead = torch.minimum(ahead, self.query.reach[row, depth][:, None])  # (rows, w)
-        if self.first is not None:
-            return Categorical(self.cells[(self.first[row, depth][:, None] + ahead).to(self.cells.device)])
-        if not ahead.numel():
-            return Categorical(self.cells.new_zeros(*ahead.shape, self.cells.shape[-1]))
-        prefix = (self.query.prefix + depth)[:, None].expand_as(ahead)
-        return (yield Reread(self.query, prefix, prefix + ahead))
-
-    def leaning(self, draft: Categorical) -> Categorical:
-        return self.target
 
 
 @final
@@ -80,7 +51,12 @@ class Reread(Query):
         raise AssertionError("what is read at once is read alone")
 
     def evaluate(self, start: int, stop: int) -> Tensor:
-        return self.query.reread(start, stop, self.prefix[start:stop], self.step[start:stop])
+        query, part = self.query, slice(start, stop)
+        row = torch.arange(start, stop)[:, None].expand_as(self.step[part])
+        row, prefix, position = query.cells_at(row.flatten(), self.prefix[part].flatten(), self.step[part].flatten())
+        tokens, rank = query.tokens[part].clone(), query.rank[part].clone()
+        rows = query.told(part).reread(tokens, rank, row - start, prefix.clone(), position.clone())
+        return query.normalised(rows, row, prefix, position)
 
     def take(self, start: int, stop: int) -> Self:
         part = self.query.paths(start, stop)
