@@ -89,7 +89,7 @@ def _jacobi(data: Data | None) -> str | None:
 
 
 def _law(data: Data) -> dict[str, str | None]:
-    p = {name: f"{value:.2g}" for name, value in data["p"].items()}
+    p = {name: f"p = {value:.2g}" if value > 1e-12 else "p < 1e-12" for name, value in data["p"].items()}
     return {
         "draws": f"{data['draws']:,}",
         "outcomes": str(data["colours"] ** data["length"]),
