@@ -166,6 +166,22 @@ def test_a_closed_runner_says_so() -> None:
     assert "closed" in repr(runner)
 
 
+def test_the_same_runner_with_other_settings(used: list[Batch]) -> None:
+    """What one captured serves the other; the first stays as it was, and both are closed at once."""
+    runner = Runner(vectors(), Coupled(3), graphs=True)
+    before = runner.sample(NUMBER, seed=0).samples
+    other = runner.using(chain=runner.chain.replace(start=torch.ones(3)))
+    assert not same(other.sample(NUMBER, seed=0).samples, before) and used[0] is used[1]
+    packed = runner.using(sampler="sequential", graphs=False).sample(NUMBER, seed=0).report
+    assert packed.sampler == "Sequential()" and len(used) == 2 and other.report is not packed
+    assert same(runner.sample(NUMBER, seed=0).samples, before) and used[2] is used[0]
+    with pytest.raises(InputError, match="captured rounds are not split"):
+        runner.using(max_batch_size=2)
+    other.close()
+    with pytest.raises(InputError, match="this runner is closed"):
+        runner.sample(1)
+
+
 def test_closing_closes_the_executor() -> None:
     closed: list[bool] = []
 
