@@ -19,6 +19,7 @@ STUDIES = {
         "a denoiser of power spectra beside its own sampler (its weights, 2 minutes, a GPU)",
     ),
     "pipelines": ("studies.pipelines.study", "pipelines of diffusers, tiny, beside their own loops (a minute)"),
+    "causal": ("studies.causal.study", "left-to-right models: seconds, windows, first guesses (4 minutes, a GPU)"),
     "executors": ("studies.scale.executors", "what executors cost and survive (5 minutes, Ray)"),
     "executors-gpu": ("studies.scale.executors_gpu", "executors on a GPU, and memory that runs out (3 minutes, a GPU)"),
     "heavy": (

@@ -58,6 +58,7 @@ def emoji_weights(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 
     from drawahead.networks import files
     from drawahead.networks.emoji import EmojiNetwork
+    from drawahead.networks.pixel_transformer import PixelTransformer
 
     shape = {"width": 8, "layers": 2, "heads": 2}
     network = EmojiNetwork(len(EMOJI_WORDS), **shape)  # type: ignore[arg-type]
@@ -68,6 +69,11 @@ def emoji_weights(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     }
     path = tmp_path_factory.mktemp("weights") / "emoji.safetensors"
     save_file(weights, path, metadata={"words": json.dumps(EMOJI_WORDS), "network": json.dumps(shape)})
-    shipped = files.place
-    monkeypatch.setattr(files, "place", lambda name: path if name == "emoji" else shipped(name))
+    tiny = {"width": 16, "layers": 1, "heads": 2}
+    pixels = PixelTransformer(8, len(EMOJI_WORDS) + 1, **tiny)  # type: ignore[arg-type]
+    weights = {name: weight.half().contiguous() for name, weight in pixels.state_dict().items()}
+    tokens = path.with_name("emoji_tokens.safetensors")
+    save_file(weights, tokens, metadata={"words": json.dumps(EMOJI_WORDS), "network": json.dumps(tiny)})
+    shipped, made = files.place, {"emoji": path, "emoji_tokens": tokens}
+    monkeypatch.setattr(files, "place", lambda name: made.get(name) or shipped(name))
     return path

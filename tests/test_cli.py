@@ -176,6 +176,7 @@ def test_compare_writes_and_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixtu
 SMALL = {"ising": 2, "table": 3, "hypercube": 2, "modes": 2, "gaussian": 2, "dominoes": 2, "aztec": 1}
 EMOJI = ["--steps", "2", "--prompt", "red apple", "--prompt", "cat"]
 MORE = {"text": ["--size", "6"], "fashion": ["--steps", "2"], "emoji": EMOJI, "digits": ["--window", "300"]}
+MORE["emoji-tokens"] = ["--prompt", "red apple", "--prompt", "cat", "--sampler", "coupled"]
 MORE |= {"spanning-tree": ["--graph", "grid:3"], "dpp": ["--kernel", "line:5"], "matching": ["--graph", "grid:2x3"]}
 
 
@@ -350,7 +351,10 @@ def test_models_say_what_is_still_to_install(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sample", "xyzzy"], "there is no target 'xyzzy'; the targets are text, fashion, emoji, product"),
+        (
+            ["sample", "xyzzy"],
+            "there is no target 'xyzzy'; the targets are text, fashion, emoji, emoji-tokens",
+        ),
         (["sample", "pairs", "--sampler", "nothing"], "the samplers are auto, sequential"),
         (["sample", "pairs", "--size", "7"], "n must be even"),
         (["sample", "pairs", "--num", "0"], "num"),

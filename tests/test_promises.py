@@ -308,6 +308,12 @@ GENERATED = {"api", "cli"}
 
 NO_PROMISE: dict[str, list[tuple[str, str]]] = {
     "says what a word or a figure of the page means": [
+        ("causal", "what followed the same `k` tokens before"),
+        ("causal", "Shapes never change"),
+        ("causal", "guess in the same way"),
+        ("causal", "a small model of the same vocabulary"),
+        ("design", "is the same chain, with one cache for a batch"),
+        ("licences", "with the same words and the same emoji held out"),
         ("ardiffusion", "With *exact* answers"),
         ("gallery", "8x8 digits, their exact denoiser"),
         ("ardiffusion", "KL(data, drawn) is exact"),

@@ -20,12 +20,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is i
         targets,
         teaching,
     )
-    from drawahead.chains import Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
+    from drawahead.chains import CausalChain, Chain, GaussianChain, StackedChain, StackedPlan, TokenChain
     from drawahead.counting import tilings
     from drawahead.errors import AnswerError, DrawaheadError, InputError, Interrupted, JobError, SamplingError
     from drawahead.executors import Local, Ray, Replicas
     from drawahead.jobs import RayWorkers
     from drawahead.laws import Categorical, Gaussian
+    from drawahead.oracles.causal import Above, CausalOracle, FirstGuess, LastAnswer, Ngram, Uniform
     from drawahead.oracles.denoisers import (
         CountingDenoiser,
         Denoiser,
@@ -56,10 +57,13 @@ __all__ = [
     "DDIM",
     "DDPM",
     "HIDDEN",
+    "Above",
     "AnswerError",
     "Auto",
     "Block",
     "Categorical",
+    "CausalChain",
+    "CausalOracle",
     "Chain",
     "CountingDenoiser",
     "CountingOracle",
@@ -68,13 +72,16 @@ __all__ = [
     "DenoisingTarget",
     "DrawaheadError",
     "EulerAncestral",
+    "FirstGuess",
     "FunctionOracle",
     "Gaussian",
     "GaussianChain",
     "InputError",
     "Interrupted",
     "JobError",
+    "LastAnswer",
     "Local",
+    "Ngram",
     "Noisy",
     "NoisyDenoiser",
     "OUExponential",
@@ -98,6 +105,7 @@ __all__ = [
     "Summary",
     "TokenChain",
     "TokenOracle",
+    "Uniform",
     "Verdict",
     "adapters",
     "ardiffusion",
@@ -129,11 +137,12 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
-        "chains": "Chain GaussianChain StackedChain StackedPlan TokenChain",
+        "chains": "CausalChain Chain GaussianChain StackedChain StackedPlan TokenChain",
         "errors": "AnswerError DrawaheadError InputError Interrupted JobError SamplingError",
         "executors": "Local Ray Replicas",
         "jobs": "RayWorkers",
         "laws": "Categorical Gaussian",
+        "oracles.causal": "Above CausalOracle FirstGuess LastAnswer Ngram Uniform",
         "oracles.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
         "from_data_prediction from_epsilon from_score from_velocity",
         "oracles.tokens": "HIDDEN CountingOracle FunctionOracle TokenOracle",

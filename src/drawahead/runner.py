@@ -219,6 +219,11 @@ class Runner:
         num_samples, max_live = whole("num_samples", num_samples, 1), whole("max_live", max_live, 1)
         if whole("first", first, 0) + num_samples > 2**63:
             raise InputError(f"first must leave the numbers of samples below 2^63, not be {short(first)}")
+        if not chain.foresees and self.sampler is not None and self.sampler.foresight:
+            raise InputError(
+                f"{self.sampler!r} drafts later steps from the answer about one, which a left-to-right model cannot "
+                "give: use Coupled() or Sequential()"
+            )
         chain.check(first + num_samples)
         how = self._executor, self._max_batch_size, self._graphs
         live = min(max_live, num_samples)

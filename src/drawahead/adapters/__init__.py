@@ -7,6 +7,7 @@ from drawahead.doors import doors
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.diffusers.chain import from_diffusers
     from drawahead.diffusers.pipeline import DrawaheadPipeline
+    from drawahead.language.generate import generate
     from drawahead.language.masked_lm import MaskedLM
     from drawahead.language.permutation import PermutationLM
     from drawahead.language.protein_lm import ProteinLM
@@ -28,6 +29,7 @@ __all__ = [
     "from_guided_diffusion",
     "from_k_diffusion",
     "from_score_sde",
+    "generate",
     "policy",
 ]
 
@@ -36,6 +38,7 @@ doors(
     {
         "diffusers.chain": "from_diffusers",
         "diffusers.pipeline": "DrawaheadPipeline",
+        "language.generate": "generate",
         "language.masked_lm": "MaskedLM",
         "language.permutation": "PermutationLM",
         "language.protein_lm": "ProteinLM",

@@ -6,17 +6,19 @@ from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.chains.base import Chain
+    from drawahead.chains.causal import CausalChain
     from drawahead.chains.gaussian import GaussianChain
     from drawahead.chains.stacked import StackedChain
     from drawahead.chains.tokens import TokenChain
     from drawahead.schedules.stacked import StackedPlan
 
-__all__ = ["Chain", "GaussianChain", "StackedChain", "StackedPlan", "TokenChain"]
+__all__ = ["CausalChain", "Chain", "GaussianChain", "StackedChain", "StackedPlan", "TokenChain"]
 
 doors(
     __name__,
     {
         "chains.base": "Chain",
+        "chains.causal": "CausalChain",
         "chains.gaussian": "GaussianChain",
         "chains.stacked": "StackedChain",
         "chains.tokens": "TokenChain",

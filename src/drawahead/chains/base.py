@@ -14,6 +14,7 @@ from torch import Tensor
 from drawahead.chains.chain import Chain as Chain
 from drawahead.laws import Law
 from drawahead.oracles.condition import GIVEN, Given, of_rows
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import Stream
 from drawahead.rounds.threads import Query, Thread
 
@@ -65,6 +66,26 @@ class Answer(Protocol):
     def leaning(self, draft: Law) -> Law:
         """`target` as drafts for the same steps next time, where they may start from other states. `draft` (rows, most
         conditionings - 1) is what this round went by: where both have been asked, they tell how answers change."""
+
+
+class Ends(abc.ABC):
+    """Where token samples end that may end early."""
+
+    @abc.abstractmethod
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
+        """The length (r,) at which each path of tokens (r, n) ends, if it does so on its way from `before` to `now`
+        (r,) steps, at most `most` further; n where it goes on. With the rows of the condition."""
+
+    def shortened(
+        self, length: Tensor, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given
+    ) -> Tensor:
+        """The lengths (r,) of paths, as they are now; control may be on the CPU."""
+        end = self(tokens, before.to(tokens.device), now.to(tokens.device), most, condition)
+        return torch.minimum(length, end.to(length.device))
+
+    def cut(self, tokens: Tensor, length: Tensor) -> Tensor:
+        """Tokens (r, n) with HIDDEN behind their lengths (r,)."""
+        return tokens.masked_fill(torch.arange(tokens.shape[1], device=tokens.device) >= length[:, None], HIDDEN)
 
 
 _CONTROL = ("sample", "position", "length")
@@ -206,8 +227,9 @@ class Paths(abc.ABC):
 
     def commit(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> Tensor:
         """Advance for good; retire the rows that are complete. -> the rows that go on, as indices into the old ones."""
+        before = self.position
         self.advance(values, count, guess)
-        self.tally.committed += int(count.sum())
+        self.tally.committed += int((self.position - before).sum())
         return self._retire()
 
     def _retire(self) -> Tensor:

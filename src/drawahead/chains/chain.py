@@ -99,6 +99,13 @@ class Chain(abc.ABC):
         """How many states the model works on to answer one question."""
         return 1
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether what is drawn decides how many steps a sample has."""
+        return False
+
+    foresees: ClassVar[bool] = True
+    """Whether an answer says something about later steps, too: a left-to-right model's does not."""
     reads_rows: ClassVar[bool] = False
     """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
 

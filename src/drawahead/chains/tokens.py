@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
+from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
@@ -24,7 +24,6 @@ from drawahead.validate import law_precision, whole
 _GOLDEN = 0.6180339887498949
 
 
-@final
 class TokenChain(Chain):
     """Draws sequences of [q]^n from an any-order oracle.
 
@@ -50,7 +49,8 @@ class TokenChain(Chain):
     """
 
     reads_rows = True
-    choice_changes_samples = False
+    ends: Ends | None = None
+    """Where its samples end, if that is random."""
     settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
 
     def __init__(
@@ -156,7 +156,7 @@ class TokenChain(Chain):
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
         given = of_samples(self.condition, samples) if self.condition else {}
-        return TokenPaths(self.oracle, *drawn, tokens, order, rank, given)
+        return TokenPaths(self.oracle, *drawn, tokens, order, rank, given, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
         """Numbers whose order is that of the positions (rows, n), in float64: two must hardly ever be equal."""
@@ -216,6 +216,7 @@ class TokenPaths(Paths):
     rank: Tensor
     given: Given = field(default_factory=dict)  # the rows of the condition
     memory: Memory | None = None  # what the oracle keeps of them
+    ends: Ends | None = None
 
     @property
     def device(self) -> torch.device:
@@ -279,7 +280,11 @@ class TokenPaths(Paths):
 
     def advance(self, values: Tensor, count: Tensor, guess: Tensor | None = None) -> None:
         self.tokens = self._filled(values, count)
-        self.position = self.position + count
+        before, self.position = self.position, self.position + count
+        if self.ends is not None:  # which looks at what is committed, never at guesses behind it
+            moved = self.tokens, before, self.position, values.shape[1], self.given
+            self.length = self.ends.shortened(self.length, *moved)
+            self.position = torch.minimum(self.position, self.length)
         if self.memory is not None:
             self.memory.forget(self.position - 1)  # the last step is not as it was guessed
 
@@ -291,4 +296,5 @@ class TokenPaths(Paths):
         self.memory = None if self.memory is None else self.memory.select(rows)
 
     def result(self, rows: Tensor | slice) -> Tensor:
-        return self.tokens[rows].cpu()
+        tokens = self.tokens[rows]
+        return (tokens if self.ends is None else self.ends.cut(tokens, self.length.to(self.device)[rows])).cpu()

@@ -107,6 +107,7 @@ ADAPTERS = tuple(
         ("MaskedLM", "masked language models, such as BERT", "transformers", "transformers", _YOURS),
         ("PermutationLM", "permutation language models: XLNet", "transformers", "transformers", _YOURS),
         ("ProteinLM", "masked models of protein sequences: ESM-2", "transformers", "transformers", _YOURS),
+        ("generate", "left-to-right models, by their own generate()", "transformers", "transformers", _YOURS),
         ("from_diffusers", "a network and a scheduler of diffusers", "diffusers", "diffusers", _YOURS),
         ("DrawaheadPipeline", "pipelines of diffusers that draw images", "diffusers", "diffusers", _YOURS),
         ("policy", "diffusion policies, drawn by a copy", "diffusers", "diffusers", "your policy's"),

@@ -6,15 +6,28 @@ from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from drawahead.networks.emoji import emoji, emoji_words
+    from drawahead.networks.emoji_tokens import emoji_pictures, emoji_tokens
     from drawahead.networks.fashion import fashion
     from drawahead.networks.text import TextModel, infilling, text, to_text, to_tokens
 
-__all__ = ["TextModel", "emoji", "emoji_words", "fashion", "infilling", "text", "to_text", "to_tokens"]
+__all__ = [
+    "TextModel",
+    "emoji",
+    "emoji_pictures",
+    "emoji_tokens",
+    "emoji_words",
+    "fashion",
+    "infilling",
+    "text",
+    "to_text",
+    "to_tokens",
+]
 
 doors(
     __name__,
     {
         "networks.emoji": "emoji emoji_words",
+        "networks.emoji_tokens": "emoji_pictures emoji_tokens",
         "networks.fashion": "fashion",
         "networks.text": "TextModel infilling text to_text to_tokens",
     },

@@ -42,6 +42,14 @@ def entries() -> tuple[Entry, ...]:
             _emoji,
             "32",
         ),
+        Entry(
+            "emoji-tokens",
+            "network",
+            "the same pictures as tokens of a palette, drawn from left to right; 4.7 million parameters",
+            ("prompt", "guidance", "temperature", "device", "dtype"),
+            _emoji_tokens,
+            "32",
+        ),
     )
 
 
@@ -93,6 +101,21 @@ def _emoji(name: str, options: TargetOptions) -> Subject:
     num = max(Subject.num, 1 if isinstance(options.prompt, str) else len(options.prompt))
     made_with = replace(options, steps=steps, guidance=guidance).given
     return Subject(name, chain, Images(), num, remark=remark, options=made_with)
+
+
+def _emoji_tokens(name: str, options: TargetOptions) -> Subject:
+    from drawahead.networks.emoji_tokens import GUIDANCE, emoji_tokens
+    from drawahead.show.views.suiting import view_of
+
+    if options.prompt is None:
+        raise InputError('emoji-tokens needs words: --prompt "red apple", as often as there are prompts')
+    guidance = GUIDANCE if options.guidance is None else options.guidance
+    temperature = 1.0 if options.temperature is None else options.temperature
+    device, dtype = _device(options.device), _dtype(options.dtype)
+    chain = emoji_tokens(options.prompt, guidance=guidance, temperature=temperature, device=device, dtype=dtype)
+    num = max(Subject.num, 1 if isinstance(options.prompt, str) else len(options.prompt))
+    made_with = replace(options, guidance=guidance, temperature=temperature).given
+    return Subject(name, chain, view_of(chain), num, options=made_with)
 
 
 def _steps(number: int | None, device: str) -> tuple[int, str]:

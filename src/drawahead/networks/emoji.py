@@ -132,7 +132,7 @@ def emoji(
     """
     device, dtype = as_device("device", device), floating("dtype", dtype)
     steps, guidance = whole("steps", steps), number("guidance", guidance, least=0)
-    asked = _prompts(prompts)
+    asked = as_prompts(prompts)
     network, vocabulary = _loaded()
     words = encoded(asked, vocabulary)
     network = network.to(device, dtype).eval().requires_grad_(False)
@@ -142,7 +142,7 @@ def emoji(
     return GaussianChain(denoiser, schedule, (3, SIDE, SIDE), device=device, condition={"words": words.to(device)})
 
 
-def _prompts(prompts: object) -> list[Any]:
+def as_prompts(prompts: object) -> list[Any]:
     if isinstance(prompts, str):
         return [prompts]
     if not isinstance(prompts, Sequence) or not prompts:

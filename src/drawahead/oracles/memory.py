@@ -59,7 +59,7 @@ class Memory:
         column = torch.arange(int(count.max()), device=row.device)
         cell = start[:, None] + torch.minimum(column, count[:, None] - 1)  # a table: padding repeats a row's last cell
         needed = prefix[start + count - 1]
-        first = torch.minimum(self.steps.to(needed.device), needed)
+        first = torch.minimum(self.steps.to(needed.device), (prefix[start] - 1).clamp(min=0))  # or it is asked again
         new = max(1, int((needed - first).max()))
         rows = recalled(oracle, self.kept, path, first, new, (prefix[cell], position[cell]))
         self.steps.copy_(needed)

@@ -42,6 +42,7 @@ class Positions:
     position: list[int]
     width: list[int]
     wish: list[int]
+    length: list[int]
 
 
 @final
@@ -69,11 +70,11 @@ class Batch:
         self._law = sampler.begin(fresh).law
         tensors = fresh.tensors()
         # Control beside the sign of a bad answer, so that all of it is read back in one piece.
-        self._status = torch.zeros(5, self.rows, dtype=torch.int64, device=self.device)
+        self._status = torch.zeros(6, self.rows, dtype=torch.int64, device=self.device)
         self._state = {name: tensor.to(self.device, copy=True) for name, tensor in tensors.items()}
-        for row, name in enumerate(("position", "width", "wish", "rounds")):
+        for row, name in enumerate(("position", "width", "wish", "length", "rounds")):
             self._state[name] = self._status[row]
-        self._bad = self._status[4, :1]
+        self._bad = self._status[5, :1]
         self._drafts: dict[str, Tensor] = {}
         self.paths = fresh.bound(self._state_of_paths(), None)
 
@@ -148,13 +149,13 @@ class Batch:
 
     def read_positions(self) -> Positions:
         """Read back where the rows stand."""
-        position, width, wish, _, bad = self._status.tolist()
+        position, width, wish, length, _, bad = self._status.tolist()
         if bad[0]:
             raise AnswerError(
                 f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw with "
                 "graphs=False to learn which"
             )
-        return Positions(position, width, wish)
+        return Positions(position, width, wish, length)
 
     def wait(self) -> None:
         """Until the device has done all rounds."""

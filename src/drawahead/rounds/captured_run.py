@@ -48,9 +48,8 @@ class CapturedRun(Run):
         self._kept_ahead = self._rung(self._widest) if call.chain.row_bytes * self._widest < _SMALL else 0
         self._batch: Batch | None = None
         self._number: list[int] = []  # of the sample in each row; -1 where there is none any more
-        self._length: list[int] = []
         self._began: list[int] = []
-        self._positions = Positions([], [], [])
+        self._positions = Positions([], [], [], [])
         self._times: dict[int, list[float]] = {}  # by window; those of rounds that were captured before
         self._next = call.first
         self._flight: _Flight | None = None
@@ -63,7 +62,7 @@ class CapturedRun(Run):
         first = self._shape(self._batch)
         self._batch.warm(self.call.chain, first)
         if first.columns:
-            wished, most = max(self._positions.wish), max(self._length) - 2
+            wished, most = max(self._positions.wish), max(self._positions.length) - 2
             whole = self._reads and self.sampler.drafts_from_last and wished >= most
             window = self._rung(max(0, min(wished, most)))
             self._batch.warm(self.call.chain, Shape(window, first.columns, 0 if whole else first.beyond))
@@ -149,12 +148,12 @@ class CapturedRun(Run):
     def _seat(self, batch: Batch, fresh: Paths, rows: list[int]) -> None:
         """Give these rows their samples."""
         if len(self._number) < batch.rows:
-            self._number, self._length, self._began = ([-1] * batch.rows for _ in range(3))
-            self._positions = Positions(*([0] * batch.rows for _ in range(3)))
+            self._number, self._began = ([-1] * batch.rows for _ in range(2))
+            self._positions = Positions(*([0] * batch.rows for _ in range(4)))
         batch.load(fresh, rows)
         wish, standing = self.sampler.first_width(fresh).tolist(), self._positions
         for row, *own in zip(rows, fresh.sample.tolist(), fresh.length.tolist(), wish, strict=True):
-            self._number[row], self._length[row], standing.wish[row] = own
+            self._number[row], standing.length[row], standing.wish[row] = own
             self._began[row] = self.round_count
             standing.position[row], standing.width[row] = 0, 0
 
@@ -182,10 +181,10 @@ class CapturedRun(Run):
         self._flight = None
         drafted = sum(before.width[row] for row in live)
         # Without drafts every row makes one step: there is nothing to read back before one ends.
-        blind = not shape.window and not shape.columns
-        if blind and all(before.position[row] + 1 < self._length[row] for row in live):
+        blind = not shape.window and not shape.columns and not self.call.chain.ends_early
+        if blind and all(before.position[row] + 1 < before.length[row] for row in live):
             position = [p + (number >= 0) for p, number in zip(before.position, self._number, strict=True)]
-            after = Positions(position, before.width, before.wish)
+            after = Positions(position, before.width, before.wish, before.length)
         else:
             after = batch.read_positions()
         spent = time.perf_counter() - began
@@ -198,7 +197,7 @@ class CapturedRun(Run):
         self._count(batch.rows, shape, committed, drafted, len(live))
         self.committed[-1] += taken
         self.tally.committed += taken
-        done = [row for row in live if after.position[row] >= self._length[row]]
+        done = [row for row in live if after.position[row] >= after.length[row]]
         if not done and not blind and not self.watched:  # the device need not wait for what is left to do here
             self._flight = self._launch(batch)
         self._retire(batch, done)
@@ -229,7 +228,7 @@ class CapturedRun(Run):
             by_rounds.setdefault(self.round_count - self._began[row], []).append(i)
         for rounds, among in by_rounds.items():
             numbers = torch.tensor([self._number[rows[i]] for i in among])
-            lengths = torch.tensor([self._length[rows[i]] for i in among])
+            lengths = torch.tensor([self._positions.length[rows[i]] for i in among])
             part = values if len(among) == len(rows) else values.index_select(0, torch.tensor(among))
             self.finish(numbers, lengths, part, rounds)
         for row in rows:
@@ -240,7 +239,7 @@ class CapturedRun(Run):
         live = [row for row, number in enumerate(self._number) if number >= 0]
         standing = self._positions
         width, wish = (tuple(part[row] for row in live) for part in (standing.width, standing.wish))
-        left = [self._length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
+        left = [standing.length[row] - standing.position[row] - 1 for row in live]  # steps behind the next one
         wished = self.sampler.widest_next(wish, width)
         ahead = [max(0, min(most, behind - 1)) for most, behind in zip(wished, left, strict=True)]
         window = self._rung(max(width))

@@ -107,7 +107,11 @@ class _Measuring:
         run = self._run(sampler)
         try:
             rounds = sum(1 for _ in itertools.islice(run.rounds, math.floor(most) + 1))
-            return rounds if run.done == self.live else None
+            if run.done < self.live:
+                return None
+            if self._call.chain.ends_early:  # as many as samples of all steps would take
+                rounds = math.ceil(rounds * self.steps * self.live / sum(run.committed))
+            return rounds if rounds <= most else None
         finally:
             self._end(run)
 

@@ -31,6 +31,8 @@ class Sampler(abc.ABC):
     """A frozen description of how to draw. It never calls the model: it yields queries and is sent answers."""
 
     guarantee: ClassVar[Guarantee]
+    foresight: ClassVar[bool] = True
+    """Whether it needs answers that say something about later steps, too."""
 
     @abc.abstractmethod
     def run(self, paths: Paths) -> Thread:

@@ -28,6 +28,7 @@ _TRIAL = 6  # rounds before a sample may give up speculation
 class Refining(WindowSampler):
     """A window sampler whose noise persists and whose drafts are each step's newest answer."""
 
+    foresight: ClassVar[bool] = False
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
     drafts_from_last: ClassVar[bool] = True
     running: ClassVar[tuple[float, float]] = (0.5, 2.5)  # of five times it: most of a window is still being refined
@@ -106,6 +107,7 @@ class Auto(Sampler):
     names, or the one that `drawahead.tune` returns.
     """
 
+    foresight: ClassVar[bool] = False
     guarantee: ClassVar[Guarantee] = Guarantee(
         exact=True, rounds="n at most", reference="Sequential or Coupled, by measurement"
     )

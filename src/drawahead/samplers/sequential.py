@@ -24,6 +24,7 @@ class Sequential(WindowSampler):
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(exact=True, rounds="n", reference="the chain rule")
+    foresight: ClassVar[bool] = False
     window: ClassVar[int | None] = None  # type: ignore[misc]
     pipelined: ClassVar[bool] = True  # type: ignore[misc]
     drafts_from_last: ClassVar[bool] = True

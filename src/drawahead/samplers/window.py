@@ -253,8 +253,9 @@ class WindowSampler(Sampler):
             answer: Answer = yield paths.ask(guess.values, drafts.width + 1, self._reach(drafts))
             values, count, following = yield from self.absorb(paths, drafts, guess, answer)
             paths.tally.drafted += int(drafts.width.sum())
-            paths.tally.accepted += int(count.sum()) - len(paths)
+            before = paths.tally.committed
             live = paths.commit(values, count, guess.values if self.keeps_guesses else None)
+            paths.tally.accepted += paths.tally.committed - before - len(count)
             drafts = following if len(live) == len(count) else following.rows(live, paths.device)
 
     def _reach(self, drafts: Drafts) -> Tensor:

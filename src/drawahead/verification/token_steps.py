@@ -18,6 +18,7 @@ from drawahead.chains.base import Tally, repeated
 from drawahead.chains.rereading import Reread
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.executors.local import Local
+from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.steps import Score, Steps
 from drawahead.verification.white import EXACT, Off
@@ -56,9 +57,11 @@ class _Part:
 def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, executor: Local) -> _Part:
     oracle = chain.oracle
     paths = chain.start(seed, numbers, Tally())  # samples with nothing hidden have left
+    drawn_tokens = samples[paths.sample]
+    paths.length = torch.minimum(paths.length, (drawn_tokens != HIDDEN).sum(1))  # or they ended early
     row = repeated(paths.length)
     prefix = torch.arange(len(row)) - (paths.length.cumsum(0) - paths.length)[row]
-    tokens = samples[paths.sample].to(oracle.device)
+    tokens = drawn_tokens.clamp(min=0).to(oracle.device)
     law, older, early = _laws(paths, tokens, row, prefix, executor)
     row, prefix = row.to(oracle.device), prefix.to(oracle.device)
     drawn = tokens[row, paths.order[row, prefix]]
@@ -67,6 +70,8 @@ def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, execut
     smear = Stream.of_samples(seed ^ 0x5EED, paths.sample.to(oracle.device)).uniform(Purpose.ACCEPT, step)
     place = (paths.sample - numbers[0]).to(oracle.device)[row], prefix
     blank = torch.full((len(numbers), step.shape[1]), torch.nan, dtype=torch.float64, device=oracle.device)
+    if chain.ends_early:  # noise stands for steps behind the end: a length tells of the step before it
+        blank = ndtri(smear.clamp(1e-12, 1 - 1e-12))
     one, other = (blank.index_put(place, values).cpu() for values in _normals(law, drawn, smear[row, prefix]))
     scores = {
         AT_RANDOM: Score.of(law, torch.full_like(law, 1 / oracle.vocab_size), drawn),

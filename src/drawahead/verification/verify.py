@@ -44,7 +44,7 @@ def verify(
     target: Chain | TokenOracle | DenoisingTarget | Callable[..., Any],
     num_samples: int = 1000,
     *,
-    samplers: Sampler | str | Sequence[Sampler | str] = ("coupled", "block"),
+    samplers: Sampler | str | Sequence[Sampler | str] | None = None,
     level: float = LEVEL,
     seed: int = 0,
     with_power: bool = True,
@@ -58,7 +58,8 @@ def verify(
     drawn yet. Then, for each sampler, *every step* of the samples against the model's own law of it (see `steps`); and
     the *samples* against as many sequential ones of another seed, by chi-square tests for tokens and
     Kolmogorov-Smirnov tests for vectors (`verification.statistics`). On tokens `Coupled` must moreover draw the very
-    samples that `Sequential` draws with the same seed, but for as many as rounding explains.
+    samples that `Sequential` draws with the same seed, but for as many as rounding explains. By default the samplers
+    are `Coupled()` and `Block()`, which left-to-right models do without.
 
     Where nothing is wrong, the probability that any test of steps or samples fails is at most `level`. What each part
     would have found is measured, not assumed: see `Verdict.power`. That takes a while; `with_power=False` leaves it
@@ -73,7 +74,8 @@ def verify(
         )
     if not 0 < validate.number("level", level) < 1:
         raise InputError(f"level must be between 0 and 1, not {level}")
-    tested = _samplers(samplers)
+    usual = ("coupled", "block") if chain.foresees else ("coupled",)
+    tested = _samplers(usual if samplers is None else samplers)
     instance("with_power", with_power, bool, "True or False")
     if watch is not None:
         instance("watch", watch, Callable, "callable")  # type: ignore[arg-type]

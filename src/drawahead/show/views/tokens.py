@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
@@ -86,6 +87,8 @@ class Grids(TokenView):
     formats = (".npz", ".json", ".png")
     columns: int
     vocab_size: int
+    palette: tuple[str, ...] = ()
+    """A colour for each token, such as "#0072b2"; by default some that are easily told apart."""
 
     def __post_init__(self) -> None:
         for name in ("columns", "vocab_size"):
@@ -95,18 +98,26 @@ class Grids(TokenView):
         places = [divmod(i, self.columns) for i in range(len(sample))]
         tiles = tuple((j, i, 1, 1, token) for (i, j), token in zip(places, sample.tolist(), strict=True))
         box = (0, 0, self.columns, -(-len(sample) // self.columns))
-        return Tiles(box, tiles, colours(self.vocab_size))
+        return Tiles(box, tiles, self.palette or colours(self.vocab_size))
 
     def line(self, sample: Tensor) -> str:
         return Tokens(self.vocab_size).line(sample)
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
-        """Square grids of spins side by side."""
+        """Pictures of a palette, or square grids of spins, side by side."""
         from drawahead.show import terminal
 
+        if self.palette:
+            return terminal.images(self._images(result.samples), console)
         if self.vocab_size != 2 or result.samples.shape[1] != self.columns**2:
             return super().terminal(result, console)
         return terminal.spins(result.samples.view(-1, self.columns, self.columns), console.width)
+
+    def _images(self, samples: Tensor) -> Tensor:
+        """Samples in their colours (m, 3, rows, columns), from -1 to 1."""
+        channels = [[int(colour[i : i + 2], 16) / 127.5 - 1 for i in (1, 3, 5)] for colour in self.palette]
+        coloured = torch.tensor([*channels, [0.0] * 3])[samples]  # -1 is the last
+        return coloured.view(len(samples), -1, self.columns, 3).permute(0, 3, 1, 2)
 
 
 def _symbols(sample: Tensor, vocab_size: int) -> list[str]:

@@ -1,0 +1,139 @@
+"""A left-to-right transformer of pictures: words first, then pixels from a palette, row by row.
+
+Keys and queries are turned by row and by column of their pixel, so attention sees where one pixel lies from another; an
+embedding says which pixel comes next. Words are turned nowhere: their order does not matter but for what sees what.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu, scaled_dot_product_attention
+
+
+@final
+class PixelTransformer(nn.Module):
+    """Logits of the pixel behind each token: `words` tokens of a prompt, then those of a picture of `side` rows.
+
+    Tokens below `colours` are pixels, those from there on are words.
+    """
+
+    def __init__(
+        self,
+        colours: int,
+        vocabulary: int,
+        *,
+        side: int = 32,
+        words: int = 12,
+        width: int = 224,
+        layers: int = 7,
+        heads: int = 7,
+        drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.colours, self.side, self.words, self.heads, self.drop = colours, side, words, heads, drop
+        self.token = nn.Embedding(colours + vocabulary, width)
+        self.row, self.column = nn.Embedding(side + 1, width), nn.Embedding(side + 1, width)  # of the next pixel
+        self.layers = nn.ModuleList(_Layer(width, heads, 0.02 / (2 * layers) ** 0.5) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, colours)
+        self.palette: Tensor
+        self.register_buffer("palette", torch.zeros(colours, 3))  # from -1 to 1
+        for table in (self.token, self.row, self.column):
+            nn.init.normal_(table.weight, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (b, n) from the first word on -> logits (b, n, colours)."""
+        position = torch.arange(tokens.shape[1], device=tokens.device)[None]
+        x, turn = self._entered(tokens, position)
+        for layer in self.layers:
+            x = layer(x, turn, self.drop if self.training else 0.0)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+    def memory(self, rows: int, length: int) -> dict[str, Tensor]:
+        """Room for the keys and values of `length` tokens."""
+        width = self.token.weight.shape[1]
+        shape = (rows, len(self.layers), self.heads, length, width // self.heads)
+        weight = self.token.weight
+        return {name: torch.zeros(shape, dtype=weight.dtype, device=weight.device) for name in ("keys", "values")}
+
+    def extend(self, memory: dict[str, Tensor], tokens: Tensor, position: Tensor) -> Tensor:
+        """Enter tokens (b, s) at these positions (b, s) of the memory; the logits (b, s, colours) behind each, which
+        sees what is entered at positions up to its own."""
+        x, turn = self._entered(tokens, position)
+        seen = torch.arange(memory["keys"].shape[3], device=position.device) <= position[..., None]
+        hidden = torch.zeros_like(seen, dtype=x.dtype).masked_fill_(~seen, -torch.inf)[:, None]
+        where = torch.arange(len(tokens), device=position.device)[:, None], position
+        for i, layer in enumerate(self.layers):
+            assert isinstance(layer, _Layer)
+            x = layer.extend(x, turn, where, hidden, memory["keys"][:, i], memory["values"][:, i])
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+    def _entered(self, tokens: Tensor, position: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """What tokens start from (b, s, width), and how their keys and queries are turned."""
+        pixel = position - self.words
+        after = (pixel + 1).clamp(min=-1)
+        row, column = (torch.where(after < 0, self.side, part) for part in self._place(after))
+        x = self.token(tokens) + self.row(row) + self.column(column)
+        quarter = x.shape[-1] // self.heads // 4
+        speed = 100.0 ** -(torch.arange(quarter, device=tokens.device) / quarter)
+        row, column = (torch.where(pixel < 0, 0, part) for part in self._place(pixel.clamp(min=0)))
+        angle = torch.cat([row[..., None] * speed, column[..., None] * speed], dim=-1)[:, None]  # (b, 1, s, size / 2)
+        return x, (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
+
+    def _place(self, pixel: Tensor) -> tuple[Tensor, Tensor]:
+        row = torch.div(pixel, self.side, rounding_mode="floor")
+        return row.clamp(max=self.side), pixel - row * self.side
+
+
+@final
+class _Layer(nn.Module):
+    """Attention to what comes before, then a two-layer perceptron; both add to the stream."""
+
+    def __init__(self, width: int, heads: int, spread: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.middle = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        for linear in (self.out, self.down):  # the stream starts out quiet
+            nn.init.normal_(linear.weight, std=spread)
+
+    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], drop: float) -> Tensor:
+        q, k, v = self._heads(x, turn)
+        return self._added(x, scaled_dot_product_attention(q, k, v, is_causal=True), drop)
+
+    def extend(
+        self,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor],
+        where: tuple[Tensor, Tensor],
+        hidden: Tensor,
+        keys: Tensor,
+        values: Tensor,
+    ) -> Tensor:
+        """Keys and values (b, heads, slots, size) of the tokens go to these rows and slots (b, s)."""
+        q, k, v = self._heads(x, turn)
+        for kept, new in ((keys, k), (values, v)):
+            kept.transpose(1, 2)[where] = new.transpose(1, 2)
+        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden), 0.0)
+
+    def _heads(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (b, heads, tokens, size)."""
+        q, k, v = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return _turned(q, turn), _turned(k, turn), v
+
+    def _added(self, x: Tensor, attended: Tensor, drop: float) -> Tensor:
+        y: Tensor = x + dropout(self.out(attended.transpose(1, 2).flatten(2)), drop)
+        z: Tensor = y + dropout(self.down(gelu(self.up(self.middle(y)), approximate="tanh")), drop)
+        return z
+
+
+def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    a, b = x.chunk(2, dim=-1)
+    cos, sin = turn
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

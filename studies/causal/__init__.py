@@ -1,0 +1,1 @@
+"""Left-to-right models."""
