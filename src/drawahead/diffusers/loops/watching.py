@@ -10,6 +10,7 @@ step the chain is drawn and handed back, and the pipeline goes on with it: it de
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -36,8 +37,6 @@ _LARGE = 30.0
 @final
 class Made(tuple[Any, ...]):
     """What a stand-in for a scheduler's step answers, by whichever name it is asked for."""
-
-    __slots__ = ()
 
     @property
     def prev_sample(self) -> Any:
@@ -131,6 +130,7 @@ class Watch:
         return plain
 
     def _standing_in(self, network: nn.Module) -> nn.Module:
+        @functools.wraps(network.forward)  # some look at what it takes
         def forward(*arguments: Any, **named: Any) -> Any:
             leaves, spec = pytree.tree_flatten((arguments, named))
             with paused():
@@ -202,8 +202,7 @@ class Watch:
             self.recorder.unhook()
             drawn = self.draw()
             # Some finish with the data that the last step has predicted, where that is what it leads to.
-            same = isinstance(self._old, Tensor) and self._old.shape == after.shape and close(self._old, after)
-            return Made((drawn, drawn if same else self._old))
+            return Made((drawn, drawn if isinstance(self._old, Tensor) and close(self._old, after) else self._old))
         self._handed = self._drawn(sample.shape).to(sample)
         self.recorder.follow(self._handed)
         return Made((self._handed, self._old))
