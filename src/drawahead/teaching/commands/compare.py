@@ -56,9 +56,9 @@ def compare(
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"--out must end in .json, not {out.name!r}")
-    anything = "" if target.casefold() == "emoji" else None  # a prompt that asks for nothing in particular
-    subject = named(target, TargetOptions(size=size, prompt=anything))
-    entry = entry_of(subject.name)
+    entry = entry_of(target)
+    guided = entry is not None and "guidance" in entry.options
+    subject = named(target, TargetOptions(size=size, prompt="" if guided else None))  # a prompt that asks for nothing
     kind = entry.kind if entry is not None else ""
     num = num or {"tiling": OF_TILINGS, "network": OF_NETWORKS}.get(kind, USUAL)
     check_room(subject.chain, num, "ask for fewer")
