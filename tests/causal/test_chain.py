@@ -38,7 +38,7 @@ ENDS: list[Any] = [(None, [BEGIN]), (2, RAGGED), ([1, 2], RAGGED), (ends_with_tw
 WAYS = [(1, False, 3), (4, False, 2), (None, False, 1), (1, True, 2), (4, True, 3), (None, True, 3)]
 
 
-@pytest.mark.parametrize("guess", GUESSES, ids=str)
+@pytest.mark.parametrize("guess", GUESSES, ids=lambda guess: getattr(guess, "__name__", str(guess)))
 @pytest.mark.parametrize("cached", [True, False])
 def test_coupled_draws_the_sequential_samples(guess: Any, cached: bool) -> None:
     """In windows of any width, packed and captured, any number at once."""
