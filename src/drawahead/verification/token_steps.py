@@ -71,9 +71,7 @@ def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, execut
     smear = Stream.of_samples(seed ^ 0x5EED, paths.sample.to(oracle.device)).uniform(Purpose.ACCEPT, step)
     place = (paths.sample - numbers[0]).to(oracle.device)[row], prefix
     blank = torch.full((len(numbers), step.shape[1]), torch.nan, dtype=torch.float64, device=oracle.device)
-    if (
-        chain.ends_early
-    ):  # noise stands for steps behind the end: a length tells of the step before it
+    if chain.ends_early:  # noise stands for steps behind the end: a length tells of the step before it
         blank = ndtri(smear.clamp(1e-12, 1 - 1e-12))
     one, other = (blank.index_put(place, values).cpu() for values in _normals(law, drawn, smear[row, prefix]))
     scores = {
