@@ -67,13 +67,7 @@ def chameleon() -> Any:
     return made("ChameleonForConditionalGeneration", config, 2.0)
 
 
-MODELS: dict[str, Callable[[], Any]] = {
-    "llama": llama,
-    "gpt2": gpt2,
-    "sliding": sliding,
-    "emu3": emu3,
-    "chameleon": chameleon,
-}
+MODELS: dict[str, Callable[[], Any]] = {make.__name__: make for make in (llama, gpt2, sliding, emu3, chameleon)}
 
 
 def inputs(rows: int = 3, width: int = 6) -> dict[str, Any]:
@@ -203,9 +197,6 @@ def test_seeds_and_dictionaries() -> None:
     assert not torch.equal(first, model.generate(**arguments))
 
 
-# Mutants
-
-
 @pytest.mark.parametrize("cache", ["static", "dynamic"])
 def test_a_cache_that_is_not_rolled_back_is_rejected(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from drawahead.language.causal_lm import CausalLM
@@ -299,8 +290,7 @@ def test_a_bidirectional_model_is_refused() -> None:
         model.generate(**inputs() | {"max_new_tokens": 8}, custom_generate=generate)
 
 
-def test_codebooks_are_refused_by_transformers_itself() -> None:
-    """MusicGen has a loop of its own, which takes no other."""
+def test_musicgen_with_its_own_loop_is_refused_by_transformers_itself() -> None:
     sizes = {"vocab_size": 20, "num_hidden_layers": 1, "ffn_dim": 32, "num_attention_heads": 4, "hidden_size": 32}
     config = transformers.MusicgenDecoderConfig(**sizes, num_codebooks=4, pad_token_id=20, bos_token_id=20)
     model = made("MusicgenForCausalLM", config)

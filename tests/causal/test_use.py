@@ -11,6 +11,7 @@ import drawahead as da
 from drawahead import CausalChain, Coupled, Sequential
 from drawahead.networks.emoji_tokens import GuidedPixels, coloured
 from drawahead.networks.pixel_transformer import PixelTransformer
+from drawahead.teaching.comparison import rows_of
 from drawahead.timing import gain
 from tests.causal.toy import BEGIN, NotRolledBack, Toy
 
@@ -91,3 +92,10 @@ def test_a_job_goes_on_and_keeps_ends(tmp_path: Path) -> None:
         da.jobs.draw(tmp_path / "job", chain.replace(end=1), 12, **settings, resume=True)
     job = da.jobs.draw(tmp_path / "job", chain, 12, **settings, resume=True)
     assert torch.equal(job.samples(), da.sample(chain, 12, sampler=Sequential(), seed=3).samples)
+
+
+def test_compare_skips_what_a_left_to_right_model_cannot_do() -> None:
+    chain = CausalChain(Toy(), max_length=8, prompt=[BEGIN])
+    rows = {row.sampler: row for row in rows_of(chain, 50, 0, lambda name, num: None)}
+    assert {name for name, row in rows.items() if row.note} == {"stepwise", "block", "recursive"}
+    assert rows["coupled"].report is not None

@@ -285,8 +285,6 @@ class TokenPaths(Paths):
             moved = self.tokens, before, self.position, values.shape[1], self.given
             self.length = self.ends.shortened(self.length, *moved)
             self.position = torch.minimum(self.position, self.length)
-        if self.memory is not None:
-            self.memory.forget(self.position - 1)  # the last step is not as it was guessed
 
     def branch(self, stream: Stream) -> TokenPaths:
         return replace(self, stream=stream, memory=None)

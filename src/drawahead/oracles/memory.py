@@ -46,9 +46,10 @@ class Memory:
         """A copy of these rows (m,), given on the CPU."""
         return Memory({name: tensor[rows.to(tensor.device)] for name, tensor in self.kept.items()}, self.steps[rows])
 
-    def forget(self, steps: Tensor) -> None:
-        """All but the first `steps` (rows,)."""
-        self.steps = torch.minimum(self.steps, steps)
+    def kept_before(self, prefix: Tensor) -> Tensor:
+        """How many steps (rows,) are kept for good of paths whose first `prefix` (rows,) are committed: the last of
+        these is not as it was guessed."""
+        return torch.minimum(self.steps.to(prefix.device), (prefix - 1).clamp(min=0))
 
     def chain_rows(
         self, oracle: TokenOracle, path: tuple[Tensor, Tensor, Tensor], row: Tensor, prefix: Tensor, position: Tensor
@@ -59,7 +60,7 @@ class Memory:
         column = torch.arange(int(count.max()), device=row.device)
         cell = start[:, None] + torch.minimum(column, count[:, None] - 1)  # a table: padding repeats a row's last cell
         needed = prefix[start + count - 1]
-        first = torch.minimum(self.steps.to(needed.device), (prefix[start] - 1).clamp(min=0))  # or it is asked again
+        first = self.kept_before(prefix[start])
         new = max(1, int((needed - first).max()))
         rows = recalled(oracle, self.kept, path, first, new, (prefix[cell], position[cell]))
         self.steps.copy_(needed)

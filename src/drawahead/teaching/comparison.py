@@ -85,7 +85,9 @@ def rows_of(
     ).samples
     sequential_seconds: dict[int, float] = {}
     for name in [*SAMPLERS, *(["separated"] if apart else [])]:
-        if name != "recursive":
+        if not chain.foresees and named(name).foresight:
+            yield Row(name, None, note="skipped: it needs laws of later steps, which left-to-right models cannot give")
+        elif name != "recursive":
             on_round = watch(name, num_samples)
             result = sample(chain, num_samples, sampler=named(name), seed=seed, executor=where, on_round=on_round)
             base = sequential_seconds.setdefault(num_samples, result.report.seconds)
