@@ -102,13 +102,25 @@ def _stand_in() -> Emulator:
     )
 
 
+class _Timed(nn.Module):
+    """The network is trained in continuous time: at t, from 0 to 1, it is told 999 t. Step k is at (k + 1) / 1000."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, k: Tensor, x_cdn: Tensor) -> Tensor:
+        answer: Tensor = self.network(x, (k + 1) * 0.999, x_cdn)
+        return answer
+
+
 def chain(place: Place, model: Emulator, spectra: Tensor, *, half: bool = False) -> da.GaussianChain:
     """DDPM with the package's own betas, for these spectra (m, *SHAPE)."""
     schedule = da.DDPM() if place.real else da.DDPM(timesteps=da.schedules.spaced(SMALL, of=1000))
     network, dtype = model.network, torch.float32
     if half:
         dtype, network = torch.float16, halved(network)
-    denoiser = da.from_epsilon(network, schedule)
+    denoiser = da.from_epsilon(_Timed(network), schedule)
     condition = {"x_cdn": spectra.to(place.device, dtype)}
     return da.GaussianChain(denoiser, schedule, SHAPE, condition=condition, dtype=dtype, device=place.device)
 
