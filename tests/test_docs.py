@@ -104,12 +104,18 @@ def test_seconds_in_the_readme_are_those_that_were_measured() -> None:
     data = json.loads((ROOT / "docs" / "data" / "speed.json").read_text())
     batches = {row["batch"]: row for row in data["fashion"]["batches"]}
     policies = json.loads((ROOT / "docs" / "data" / "policies.json").read_text())["rows"]
-    assert len(rows) == 7
+    spectra = json.loads((ROOT / "docs" / "data" / "science.json").read_text())["rows"][0]
+    pictures = json.loads((ROOT / "docs" / "data" / "causal.json").read_text())["shipped"]["rows"][:5]
+    assert len(rows) == 9
     for what, *seconds, times in rows:
         if what.endswith(" images at once"):
             row = batches[int(what.split()[0])]
             found = [row["sequential"]["seconds"], row["auto"]["seconds"]]
             assert [*seconds, times] == [*(f"{one:.2f} s" for one in found), f"**{found[0] / found[1]:.1f}**"], what
+        elif "spectrum" in what or "tokens" in what:
+            sides = [spectra["sequential"], spectra["drawahead"]] if "spectrum" in what else [pictures[0], pictures[-1]]
+            one, ahead = (side["seconds"] for side in sides)
+            assert [*seconds, times] == [f"{one:.2f} s", f"{ahead:.3f} s", f"**{one / ahead:.1f}**"], what
         elif "robot" in what:
             one, ahead = (policies[f"65m, 1, {method}, float32"]["p50"] / 1e3 for method in ("captured", "drawahead"))
             assert [*seconds, times] == [f"{one:.2f} s", f"{ahead:.3f} s", f"**{one / ahead:.1f}**"], what
