@@ -313,6 +313,8 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("causal", "guess in the same way"),
         ("causal", "a small model of the same vocabulary"),
         ("design", "is the same chain, with one cache for a batch"),
+        ("design", "that wait for the same work on rows that are alike"),
+        ("design", "whatever a model of the package is made of comes on top"),
         ("licences", "with the same words and the same emoji held out"),
         ("ardiffusion", "With *exact* answers"),
         ("gallery", "8x8 digits, their exact denoiser"),

@@ -15,7 +15,6 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.diffusers import batch as _diffusers_batch
 from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64
@@ -256,8 +255,8 @@ def test_different_prompts_share_rounds() -> None:
 def test_calls_with_other_prompts_use_what_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe("text").scheduler = SCHEDULERS["ddpm"]()
     ours = da.adapters.DrawaheadPipeline.from_pipe(pipe("text"))
-    own = _diffusers_batch.How
-    monkeypatch.setattr(_diffusers_batch, "How", lambda *given, **named: own(*given, **named | CAPTURED))
+    own = da.Runner.using
+    monkeypatch.setattr(da.Runner, "using", lambda runner, **named: own(runner, **named | CAPTURED))
     used = batches_used(monkeypatch)
     for seed in range(4):
         prompt = PROMPTS[seed % 2]

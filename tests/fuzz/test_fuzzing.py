@@ -44,6 +44,9 @@ ELSEWHERE = {
     *("ExactScore", "LearnedScore"),  # through exact and learned
     *("Noise", "FunctionPotential", "CentredStart", "CountingDenoiser"),  # take what they are given, or nothing
     "emoji_words",  # takes nothing
+    # Bad input of these is listed in tests/causal and tests/science.
+    *("CausalChain", "FirstGuess", "Above", "LastAnswer", "Ngram", "Uniform", "emoji_tokens", "emoji_pictures"),
+    *("Summary", "summary", "until"),
     *("ddim_steps", "ddpm_steps", "with_learned_range", "LearnedRange", "LearnedVariance"),  # of the schedules
     *("aztec_diamond", "domino_grid"),  # through region
     *("Points", "Subgraphs"),  # through the command line

@@ -117,10 +117,12 @@ class Separated(Sampler):
 
 
 class _Uncounted(Tally):
-    """The tally of all pieces, but for steps committed: they count when they are recorded, for a drawn partner settles
-    two."""
+    """The tally of all pieces, but for steps committed, which it counts apart: those of a sample count when they are
+    recorded, for a drawn partner settles two."""
 
-    committed = property(lambda self: 0, lambda self, steps: None)
+    committed = property(
+        lambda self: vars(self).get("in_pieces", 0), lambda self, steps: vars(self).update(in_pieces=steps)
+    )
 
     def __init__(self, whole: Tally) -> None:
         self.__dict__ = vars(whole)
