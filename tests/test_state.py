@@ -31,7 +31,7 @@ from drawahead import (
     TokenChain,
 )
 from drawahead.chains.base import Chain
-from drawahead.rounds import captured_run, held
+from drawahead.rounds import captured_run, guard, held
 from drawahead.rounds.captured import Batch
 from drawahead.rounds.guard import Guard
 from drawahead.samplers import Sampler
@@ -350,7 +350,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
     plain, network = Batch.round, Network()
     monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
     monkeypatch.setattr(held.Held, "is_due", lambda held, batch: False)
-    monkeypatch.setattr(held, "Guard", looking)
+    monkeypatch.setattr(guard, "Guard", looking)
     monkeypatch.setattr(Batch, "round", asking)
     chain = GaussianChain(network, WALK, (3,), dtype=torch.float64)
     before, rounds = (da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True).report.rounds for _ in range(2))
