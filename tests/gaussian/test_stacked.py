@@ -91,26 +91,17 @@ def test_noise_has_no_axes(check: Check) -> None:
     check(linear_p_value("mixing", Block(), DRAWS, whole(rotated(PLANS["mixing"]), LINEAR["mixing"])))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.name}, {type(m.sampler).__name__} on {m.chain}")
-def test_a_mutant_is_rejected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = PLANS[mutant.chain]
-    chain = whole(plan if mutant.plan is None else mutant.plan(plan), LINEAR[mutant.chain])
-    if mutant.patch is not None:
-        mutant.patch(monkeypatch)
-    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain) < LEVEL
-
-
 @pytest.mark.parametrize(
-    "mutant",
-    [mutant for mutant in MUTANTS if isinstance(mutant.sampler, WindowSampler)],
-    ids=lambda m: f"{m.name}, {type(m.sampler).__name__} on {m.chain}",
+    ("mutant", "graphs"),
+    [(m, graphs) for m in MUTANTS for graphs in (False, True) if not graphs or isinstance(m.sampler, WindowSampler)],
+    ids=lambda part: part if isinstance(part, bool) else f"{part.name}, {type(part.sampler).__name__} on {part.chain}",
 )
-def test_a_mutant_is_rejected_in_captured_rounds(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_is_rejected(mutant: Mutant, graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = PLANS[mutant.chain]
     chain = whole(plan if mutant.plan is None else mutant.plan(plan), LINEAR[mutant.chain])
     if mutant.patch is not None:
         mutant.patch(monkeypatch)
-    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain, graphs=True) < LEVEL
+    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain, graphs=graphs) < LEVEL
 
 
 # One lane is a Gaussian chain
