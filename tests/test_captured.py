@@ -362,29 +362,12 @@ def test_single_precision(sampler: Sampler) -> None:
     assert one.samples.dtype == torch.float32 and torch.allclose(one.samples, other.samples, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("sampler", [Coupled(3), Coupled(3, least=1.7), Coupled(least=3.0)], ids=repr)
-def test_tokens_are_those_of_sequential(sampler: Sampler) -> None:
-    """Rows end at different times and take up speculation again; whenever they do, tokens are Sequential's."""
-    oracle = Masked(DenseLogistic(40, beta=3.0))
-    chain = TokenChain(oracle, evidence=some_evidence(oracle, 12, share=0.9))
-    one = da.sample(chain, 12, sampler=sampler, seed=0, graphs=True, max_live=5).samples
-    assert torch.equal(one, da.sample(chain, 12, sampler=Sequential(), seed=0).samples)
-
-
 @pytest.mark.parametrize("name", ["one pass, a network", "spread"])
 def test_a_whole_path_at_once(name: str) -> None:
     """Without a window, where one pass answers a path."""
     one, other = both(TOKENS[name](), Coupled())
     assert torch.equal(one.samples, other.samples) and one.report.sample_rounds == other.report.sample_rounds
     assert one.report.passes == NUMBER * one.report.rounds and one.report.rounds < one.report.steps
-
-
-@pytest.mark.parametrize("name", ["masked", "steep", "cube", "mixing"])
-def test_giving_up_at_the_same_round(name: str) -> None:
-    one, other = both(CHAINS[name](), Coupled(3, least=1e9), 6)
-    assert_same_values(one.samples, other.samples)
-    assert one.report.sample_rounds == other.report.sample_rounds
-    assert set(one.report.widths[6:]) <= {6} and max(one.report.widths[:6]) == 6 * 4
 
 
 # The law, with rows that are refilled
@@ -454,14 +437,6 @@ def test_samples_that_take_other_numbers_of_rounds_are_refilled_too(name: str, s
     report = da.sample(CHAINS[name](), NUMBER, sampler=sampler, seed=0, graphs=True, max_live=LIVE).report
     assert report.rounds == makespan(report.sample_rounds, LIVE)
     assert len(set(report.sample_rounds)) > 1
-
-
-def test_every_row_is_at_work_until_none_waits() -> None:
-    """One step a round, so what a round commits is how many rows it moved."""
-    report = da.sample(ragged(), len(RAGGED), sampler=Sequential(), seed=0, graphs=True, max_live=4).report
-    waiting = sum(report.committed) - sum(sorted(RAGGED)[-4:])  # at least this much is drawn while some wait
-    at_work = [committed for i, committed in enumerate(report.committed) if sum(report.committed[:i]) < waiting]
-    assert at_work and set(at_work) == {4} and report.committed[-1] == 1
 
 
 @pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block()], ids=repr)
@@ -657,15 +632,6 @@ def test_a_caller_may_draw_from_the_same_model_meanwhile(name: str, inner: Sampl
     assert len(seen) > 1
     for samples in seen:
         assert_same_values(samples, alone)
-
-
-def test_seeds_differ_and_the_number_of_samples_changes_nothing() -> None:
-    seeds = [0, 1, 2**40 + 1, 2**63 - 1]
-    drawn = [da.sample(DENSE, 9, sampler=Coupled(4), seed=seed, graphs=True).samples for seed in seeds]
-    assert len({tuple(samples.flatten().tolist()) for samples in drawn}) == len(seeds)
-    for number, live in ((9, 2), (4, 4), (1, 1)):
-        part = da.sample(DENSE, number, sampler=Coupled(4), seed=0, max_live=live, graphs=True).samples
-        assert torch.equal(part, drawn[0][:number])
 
 
 # Bad answers
