@@ -111,7 +111,7 @@ SETTINGS = [sampler for sampler in VARIANTS if sampler not in PLAIN]
 WINDOWED = [sampler() for sampler in EXACT.values() if sampler.__name__ not in ("Sequential", "Recursive")]
 
 
-def crossed(names: Iterable[str], settings: Sequence[Any] = SETTINGS, every: Sequence[Any] = PLAIN) -> list[Any]:
+def crossed(names: Iterable[Any], settings: Sequence[Any] = SETTINGS, every: Sequence[Any] = PLAIN) -> list[Any]:
     """(name, sampler): `every` sampler with each of the names, and each of the `settings` with a third of them, such
     that all names have settings in turn. All of them together are for tests marked slow."""
     pairs = [(name, sampler) for name in names for sampler in every]
