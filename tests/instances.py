@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,4 +107,14 @@ EXACT = {name: sampler for name, sampler in SAMPLERS.items() if sampler.guarante
 PLAIN = [sampler() for sampler in EXACT.values()]
 """Every exact sampler as it comes."""
 VARIANTS = [variant for sampler in EXACT.values() for variant in variants(sampler)]
+SETTINGS = [sampler for sampler in VARIANTS if sampler not in PLAIN]
 WINDOWED = [sampler() for sampler in EXACT.values() if sampler.__name__ not in ("Sequential", "Recursive")]
+
+
+def crossed(names: Iterable[Any], settings: Sequence[Any] = SETTINGS, every: Sequence[Any] = PLAIN) -> list[Any]:
+    """(name, sampler): `every` sampler with each of the names, and each of the `settings` with a third of them, such
+    that all names have settings in turn. All of them together are for tests marked slow."""
+    pairs = [(name, sampler) for name in names for sampler in every]
+    return pairs + [
+        (name, sampler) for i, name in enumerate(names) for j, sampler in enumerate(settings) if (i + j) % 3 == 0
+    ]

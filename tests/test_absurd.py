@@ -71,7 +71,7 @@ class Model(da.TokenOracle):
 
     def rows(self, tokens):
         pathlib.Path("asked").touch()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes in which Python looks at no signal
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**9)  # many minutes in which Python looks at no signal
 """
 
 
@@ -87,7 +87,7 @@ def test_ctrl_c_does_not_wait_for_a_model(command: str, tmp_path: Path) -> None:
         while not (tmp_path / "asked").exists() and started.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
         started.send_signal(signal.SIGINT)
-        _, told = started.communicate(timeout=20)  # two seconds where nothing else runs
+        _, told = started.communicate(timeout=200)  # long before the model answers; two seconds where nothing else runs
     finally:
         started.kill()
     assert started.returncode == 130 and told == "drawahead: interrupted\n"

@@ -14,7 +14,7 @@ from drawahead import Block, CountingOracle, Coupled, Recursive, Report, Sequent
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DenseLogistic, MixtureOfProducts, Pairs, Product, Table, TreeIsing
-from tests.instances import PLAIN, VARIANTS
+from tests.instances import PLAIN, VARIANTS, crossed
 
 
 class Network(TokenOracle):
@@ -45,9 +45,8 @@ def run(
     return report, counting
 
 
-@pytest.mark.parametrize("door", ORACLES)
-@pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
-def test_the_report_counts_what_the_oracle_saw(sampler: Sampler, door: str) -> None:
+@pytest.mark.parametrize(("door", "sampler"), crossed(ORACLES), ids=str)
+def test_the_report_counts_what_the_oracle_saw(door: str, sampler: Sampler) -> None:
     report, counting = run(ORACLES[door](), sampler)
     assert (report.rounds, report.queries, report.passes) == (counting.calls, counting.queries, counting.passes)
     assert report.rereads == counting.rereadings and (counting.oracle.rereads or not report.rereads)
@@ -68,7 +67,7 @@ def test_the_report_counts_what_the_oracle_saw(sampler: Sampler, door: str) -> N
 @pytest.mark.parametrize("sampler", PLAIN, ids=repr)
 def test_max_batch_size_splits_rounds_and_adds_none(sampler: Sampler, door: str) -> None:
     whole, _ = run(ORACLES[door](), sampler)
-    for size in (1, 5):
+    for size in (1, 5) if door == "masked" else (5,):
         report, counting = run(ORACLES[door](), sampler, max_batch_size=size)
         assert (report.rounds, report.widths, report.committed) == (whole.rounds, whole.widths, whole.committed)
         assert report.sample_rounds == whole.sample_rounds and report.passes == whole.passes
@@ -202,33 +201,22 @@ def test_nothing_hidden_asks_nothing() -> None:
         assert "3 samples" in str(result.report)
 
 
-@pytest.mark.parametrize("max_live", [1, 3])
 @pytest.mark.parametrize("sampler", PLAIN, ids=repr)
-def test_finished_samples_make_room(sampler: Sampler, max_live: int) -> None:
+def test_finished_samples_make_room(sampler: Sampler) -> None:
     together, _ = run(Table.random(7), sampler)
-    report, counting = run(Table.random(7), sampler, max_live=max_live)
-    assert report.sample_rounds == together.sample_rounds and report.queries == together.queries
-    assert (report.drafted, report.accepted, report.candidates) == (
-        together.drafted,
-        together.accepted,
-        together.candidates,
-    )
-    assert report.rounds == counting.calls > together.rounds
-    if max_live == 1:
-        assert report.rounds == sum(report.sample_rounds)
-    else:  # no round with an empty seat while samples wait
-        assert report.rounds <= sum(report.sample_rounds) / max_live + max(report.sample_rounds)
-
-
-@pytest.mark.parametrize("max_live", [1, 3, 100])
-@pytest.mark.parametrize("sampler", PLAIN, ids=repr)
-def test_progress_has_an_entry_a_round(sampler: Sampler, max_live: int) -> None:
-    """From 0 to n, one step count after each of the sample's rounds."""
-    report, _ = run(Table.random(7), sampler, max_live=max_live)
-    assert set(report.progress) == set(range(12))
-    for number, steps in report.progress.items():
+    for max_live in (1, 3):
+        report, counting = run(Table.random(7), sampler, max_live=max_live)
+        for name in ("sample_rounds", "queries", "drafted", "accepted", "candidates", "progress"):
+            assert getattr(report, name) == getattr(together, name), name
+        assert report.rounds == counting.calls > together.rounds
+        if max_live == 1:
+            assert report.rounds == sum(report.sample_rounds)
+        else:  # no round with an empty seat while samples wait
+            assert report.rounds <= sum(report.sample_rounds) / max_live + max(report.sample_rounds)
+    assert set(together.progress) == set(range(12))
+    for number, steps in together.progress.items():  # from 0 to n, after each of the sample's rounds
         assert steps[0] == 0 and steps[-1] == 7 and list(steps) == sorted(steps)
-        assert len(steps) == report.sample_rounds[number] + 1
+        assert len(steps) == together.sample_rounds[number] + 1
 
 
 def test_on_round_sees_the_report_so_far() -> None:
@@ -241,7 +229,7 @@ def test_on_round_sees_the_report_so_far() -> None:
 
 
 @pytest.mark.parametrize("sampler", PLAIN, ids=repr)
-def test_a_report_is_ready_for_json(sampler: Sampler) -> None:
+def test_a_report_is_ready_for_json_and_prints_its_figures(sampler: Sampler) -> None:
     report, _ = run(DenseLogistic(12, beta=2.0), sampler)
     plain = report.to_dict()
     again = json.loads(json.dumps(plain, allow_nan=False))
@@ -253,11 +241,6 @@ def test_a_report_is_ready_for_json(sampler: Sampler) -> None:
     assert {int(k): tuple(v) for k, v in again["progress"].items()} == report.progress
     assert again["acceptance"] == (report.acceptance if report.drafted else None)
     assert again["mean_rounds"] == report.mean_rounds and again["seconds"] == report.seconds
-
-
-@pytest.mark.parametrize("sampler", PLAIN, ids=repr)
-def test_a_report_prints_its_figures(sampler: Sampler) -> None:
-    report, _ = run(DenseLogistic(12, beta=2.0), sampler)
     text = str(report)
     for figure in (
         type(sampler).__name__,

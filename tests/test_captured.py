@@ -62,7 +62,7 @@ from tests.gaussian.reference import (
 from tests.gaussian.stacked_reference import BENT, LINEAR, PLANS, normal
 from tests.gaussian.stacked_reference import linear_p_value as lanes_p_value
 from tests.gaussian.stacked_reference import whole as every_state
-from tests.instances import SMALL, small_law
+from tests.instances import SMALL, crossed, small_law
 
 NAN = torch.nan
 NUMBER, LIVE = 5, 3
@@ -266,9 +266,13 @@ MORE: list[WindowSampler] = [
 ]
 COSTLY: list[Sampler] = [Block(), Stepwise(), Block(3, pipelined=False), Block(3), Block(pipelined=False)]
 """On vectors each of their rounds solves for quantiles: in CI every chain of vectors has two of the first three."""
-PAIRS: list[tuple[str, Sampler]] = [(name, sampler) for name in TOKENS for sampler in WINDOWS]
+AS_THEY_COME = [sampler for sampler in WINDOWS if sampler == type(sampler)()]
+EACH = [*AS_THEY_COME, Coupled(3)]
+"""Where their settings can make no difference."""
+SET = [sampler for sampler in WINDOWS if sampler not in AS_THEY_COME]
+CHEAP, CHEAP_SET = ([sampler for sampler in some if sampler not in COSTLY] for some in (AS_THEY_COME, SET))
+PAIRS: list[tuple[str, Sampler]] = crossed(TOKENS, SET, AS_THEY_COME) + crossed(VECTORS | STACKS, CHEAP_SET, CHEAP)
 for i, name in enumerate(VECTORS | STACKS):
-    PAIRS += [(name, sampler) for sampler in WINDOWS if sampler not in COSTLY]
     PAIRS += [(name, sampler) for j, sampler in enumerate(COSTLY[:3]) if (i + j) % 3]
 
 
@@ -299,6 +303,9 @@ def assert_same_run(one: Report, other: Report) -> None:
         assert getattr(one, name) == getattr(other, name), name
     assert one.progress == other.progress
     assert sum(one.committed) == sum(other.committed)
+    assert len(one.drafts) == len(one.kept) == one.rounds
+    assert (sum(one.drafts), sum(one.kept)) == (one.drafted, one.accepted)
+    assert all(0 <= kept <= drafts for drafts, kept in zip(one.drafts, one.kept, strict=True))
     assert len(one.widths) == len(one.committed) == one.rounds and sum(one.widths) == one.queries
     assert 0 < one.oracle_seconds <= one.seconds and one.choice == "" and one.probes == 0
 
@@ -333,8 +340,11 @@ def test_both_packings_draw_the_same_where_windows_change(sampler: Sampler, name
     assert_same_run(one.report, other.report)
 
 
-@pytest.mark.parametrize("sampler", MORE, ids=repr)
-@pytest.mark.parametrize("name", ["masked", "evidence, one pass", "linear, ddpm", "deterministic lanes"])
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    crossed(("masked", "deterministic steps", "deterministic lanes"), MORE, [*AS_THEY_COME, Picard(window=3)]),
+    ids=str,
+)
 def test_both_packings_draw_the_same_with_other_settings(name: str, sampler: Sampler) -> None:
     """All at once: round by round they then do the same, too."""
     one, other = both(CHAINS[name](), sampler)
@@ -352,29 +362,12 @@ def test_single_precision(sampler: Sampler) -> None:
     assert one.samples.dtype == torch.float32 and torch.allclose(one.samples, other.samples, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("sampler", [Coupled(3), Coupled(3, least=1.7), Coupled(least=3.0)], ids=repr)
-def test_tokens_are_those_of_sequential(sampler: Sampler) -> None:
-    """Rows end at different times and take up speculation again; whenever they do, tokens are Sequential's."""
-    oracle = Masked(DenseLogistic(40, beta=3.0))
-    chain = TokenChain(oracle, evidence=some_evidence(oracle, 12, share=0.9))
-    one = da.sample(chain, 12, sampler=sampler, seed=0, graphs=True, max_live=5).samples
-    assert torch.equal(one, da.sample(chain, 12, sampler=Sequential(), seed=0).samples)
-
-
 @pytest.mark.parametrize("name", ["one pass, a network", "spread"])
 def test_a_whole_path_at_once(name: str) -> None:
     """Without a window, where one pass answers a path."""
     one, other = both(TOKENS[name](), Coupled())
     assert torch.equal(one.samples, other.samples) and one.report.sample_rounds == other.report.sample_rounds
     assert one.report.passes == NUMBER * one.report.rounds and one.report.rounds < one.report.steps
-
-
-@pytest.mark.parametrize("name", ["masked", "steep", "cube", "mixing"])
-def test_giving_up_at_the_same_round(name: str) -> None:
-    one, other = both(CHAINS[name](), Coupled(3, least=1e9), 6)
-    assert_same_values(one.samples, other.samples)
-    assert one.report.sample_rounds == other.report.sample_rounds
-    assert set(one.report.widths[6:]) <= {6} and max(one.report.widths[:6]) == 6 * 4
 
 
 # The law, with rows that are refilled
@@ -424,7 +417,7 @@ def ragged(lengths: Sequence[int] = RAGGED, oracle: TokenOracle | None = None) -
 
 
 @pytest.mark.parametrize("live", [2, 5])
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_no_row_waits_while_there_are_samples(sampler: Sampler, live: int) -> None:
     chain, number = ragged(), len(RAGGED)
     report = da.sample(chain, number, sampler=sampler, seed=0, graphs=True, max_live=live).report
@@ -444,14 +437,6 @@ def test_samples_that_take_other_numbers_of_rounds_are_refilled_too(name: str, s
     report = da.sample(CHAINS[name](), NUMBER, sampler=sampler, seed=0, graphs=True, max_live=LIVE).report
     assert report.rounds == makespan(report.sample_rounds, LIVE)
     assert len(set(report.sample_rounds)) > 1
-
-
-def test_every_row_is_at_work_until_none_waits() -> None:
-    """One step a round, so what a round commits is how many rows it moved."""
-    report = da.sample(ragged(), len(RAGGED), sampler=Sequential(), seed=0, graphs=True, max_live=4).report
-    waiting = sum(report.committed) - sum(sorted(RAGGED)[-4:])  # at least this much is drawn while some wait
-    at_work = [committed for i, committed in enumerate(report.committed) if sum(report.committed[:i]) < waiting]
-    assert at_work and set(at_work) == {4} and report.committed[-1] == 1
 
 
 @pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block()], ids=repr)
@@ -479,8 +464,10 @@ class Noting(Masked):
         return super().rows(tokens)
 
 
-@pytest.mark.parametrize("sampler", [*WINDOWS, *MORE[::3]], ids=repr)
-@pytest.mark.parametrize("name", ["one pass", "masked", "masked, rereading", "evidence", "evidence, one pass"])
+COUNTED = ("one pass", "masked", "masked, rereading", "evidence", "evidence, one pass")
+
+
+@pytest.mark.parametrize(("name", "sampler"), crossed(COUNTED, SET + MORE[::3], AS_THEY_COME), ids=str)
 def test_the_report_counts_what_the_oracle_saw(name: str, sampler: Sampler) -> None:
     chain = TOKENS[name]()
     assert isinstance(chain, TokenChain)
@@ -496,7 +483,7 @@ def test_the_report_counts_what_the_oracle_saw(name: str, sampler: Sampler) -> N
     )
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_padding_is_counted_round_by_round(sampler: Sampler) -> None:
     noting = Noting(MIXTURE)
     report = da.sample(noting, NUMBER, sampler=sampler, seed=0, graphs=True, max_live=LIVE).report
@@ -515,8 +502,7 @@ def counted(name: str) -> tuple[Chain, CountingDenoiser]:
     return StackedChain(counting, PLANS["driven"], (2,), dtype=torch.float64), counting
 
 
-@pytest.mark.parametrize("sampler", [*WINDOWS, *MORE[::3]], ids=repr)
-@pytest.mark.parametrize("name", ["gaussian", "stacked"])
+@pytest.mark.parametrize(("name", "sampler"), crossed(("gaussian", "stacked"), SET + MORE[::3], AS_THEY_COME), ids=str)
 def test_the_report_counts_what_the_denoiser_saw(name: str, sampler: Sampler) -> None:
     chain, counting = counted(name)
     report = da.sample(chain, NUMBER, sampler=sampler, seed=0, graphs=True, max_live=LIVE).report
@@ -531,7 +517,7 @@ def test_padding_is_saved_at_the_end(sampler: Sampler) -> None:
     assert report.widths[0] == 2 and max(report.widths) == 2 * 17 and report.widths[-1] < 2 * 17
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_rows_with_nothing_hidden(sampler: Sampler) -> None:
     counting = CountingOracle(DenseLogistic(4))
     result = da.sample(TokenChain(counting, evidence=[0, 0, 1, 1]), 3, sampler=sampler, seed=0, graphs=True)
@@ -545,7 +531,7 @@ def test_rows_with_nothing_hidden(sampler: Sampler) -> None:
 # A caller who looks on
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_on_round_sees_the_report_so_far(sampler: Sampler) -> None:
     reports: list[Report] = []
     result = da.sample(DENSE, 7, sampler=sampler, seed=0, max_live=3, graphs=True, on_round=reports.append)
@@ -555,9 +541,10 @@ def test_on_round_sees_the_report_so_far(sampler: Sampler) -> None:
     assert reports[-1].widths == result.report.widths
 
 
-@pytest.mark.parametrize("name", ["masked", "linear, ddpm", "deterministic lanes"])
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
-def test_looking_on_changes_nothing(sampler: Sampler, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "sampler"), crossed(("masked", "linear, ddpm", "deterministic lanes"), SET, AS_THEY_COME), ids=str
+)
+def test_looking_on_changes_nothing(name: str, sampler: Sampler) -> None:
     """Where nobody looks, the device begins the next round before the last one is written down."""
     options: dict[str, Any] = {"sampler": sampler, "seed": 1, "max_live": LIVE, "graphs": True}
     alone = da.sample(CHAINS[name](), NUMBER, **options)
@@ -647,19 +634,10 @@ def test_a_caller_may_draw_from_the_same_model_meanwhile(name: str, inner: Sampl
         assert_same_values(samples, alone)
 
 
-def test_seeds_differ_and_the_number_of_samples_changes_nothing() -> None:
-    seeds = [0, 1, 2**40 + 1, 2**63 - 1]
-    drawn = [da.sample(DENSE, 9, sampler=Coupled(4), seed=seed, graphs=True).samples for seed in seeds]
-    assert len({tuple(samples.flatten().tolist()) for samples in drawn}) == len(seeds)
-    for number, live in ((9, 2), (4, 4), (1, 1)):
-        part = da.sample(DENSE, number, sampler=Coupled(4), seed=0, max_live=live, graphs=True).samples
-        assert torch.equal(part, drawn[0][:number])
-
-
 # Bad answers
 
 
-@pytest.mark.parametrize(("sampler", "bad"), [*((s, NAN) for s in WINDOWS), (Coupled(3), torch.inf)], ids=repr)
+@pytest.mark.parametrize(("sampler", "bad"), [*((s, NAN) for s in EACH), (Coupled(3), torch.inf)], ids=repr)
 def test_a_prediction_that_is_no_number_stops_the_run(sampler: Sampler, bad: float) -> None:
     """Sample 3 starts at 100 and stays there: at step 2 its prediction is bad. Those before it are kept."""
 
@@ -676,7 +654,7 @@ def test_a_prediction_that_is_no_number_stops_the_run(sampler: Sampler, bad: flo
     assert result.report.num_samples == 3 and "3 of 6 samples finished" in str(caught.value)
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_an_answer_about_lanes_that_is_no_number_stops_the_run(sampler: Sampler) -> None:
     def oracle(x: Tensor, k: Tensor) -> Tensor:
         return torch.where(((k == 3) & (x[:, 0, 0] > 50))[:, None], NAN, LINEAR["mixing"](x, k) / 10)
@@ -694,7 +672,7 @@ BAD: list[Callable[[Tensor], Tensor]] = [lambda rows: rows + 0.1, lambda rows: r
 
 @pytest.mark.parametrize("wrap", [Masked, OnePass])
 @pytest.mark.parametrize(
-    ("sampler", "change"), [*((sampler, BAD[2]) for sampler in WINDOWS), *((Coupled(3), bad) for bad in BAD[:2])]
+    ("sampler", "change"), [*((sampler, BAD[2]) for sampler in EACH), *((Coupled(3), bad) for bad in BAD[:2])]
 )
 def test_rows_that_are_no_law_stop_the_run(
     sampler: Sampler, change: Callable[[Tensor], Tensor], wrap: type[Masked]
@@ -727,7 +705,7 @@ def test_rows_that_are_no_law_stop_the_run(
     assert torch.equal(result.samples, da.sample(DENSE, 6, sampler=sampler, seed=0).samples[result.numbers])
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_no_sample_is_made_of_bad_answers(sampler: Sampler) -> None:
     """A short row whose answer is bad never counts as finished, though others go on for longer."""
     evidence = torch.full((3, 8), HIDDEN)
@@ -744,7 +722,7 @@ def test_no_sample_is_made_of_bad_answers(sampler: Sampler) -> None:
     assert 1 not in caught.value.result.numbers.tolist()
 
 
-@pytest.mark.parametrize("sampler", WINDOWS, ids=repr)
+@pytest.mark.parametrize("sampler", EACH, ids=repr)
 def test_what_only_padding_asks_may_be_bad(sampler: Sampler) -> None:
     """Beside a long row a short one is padded: what is answered there is nobody's, and no reason to stop."""
     lengths = [2, 13]

@@ -51,7 +51,10 @@ def graphs_compiled() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
-def test_a_network_is_really_compiled() -> None:
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_network_is_really_compiled(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its graph is taken once for every size of a round; what the compiler makes of it takes half a minute."""
+    monkeypatch.setattr(torch, "compile", by(backend))
     chain = vectors().compiled()
     result = da.sample(chain, 3, sampler=Coupled(3), seed=1)
     expected = da.sample(vectors(), 3, sampler=Coupled(3), seed=1)

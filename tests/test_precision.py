@@ -65,8 +65,15 @@ def spread() -> float:
     return float(variance**0.5)
 
 
-@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+@pytest.mark.parametrize(
+    ("sampler", "graphs"),
+    [(sampler, False) for sampler in SAMPLERS]
+    + [
+        pytest.param(sampler, True, marks=pytest.mark.slow if isinstance(sampler, Block | Stepwise) else ())
+        for sampler in SAMPLERS
+    ],
+    ids=str,
+)
 def test_the_law_of_vectors(sampler: Sampler, graphs: bool, check: Any) -> None:
     chain = linear(law_dtype=NARROW)
     result = da.sample(chain, DRAWS, sampler=sampler, seed=1, graphs=graphs, max_live=DRAWS)

@@ -108,7 +108,7 @@ def test_samples_and_counts_are_those_without_a_memory(name: str, sampler: Sampl
     for evidence in EVIDENCE.values():
         model = MODELS[name]()
         expected = draw(Forgetful(model), sampler, evidence, graphs=False)
-        for graphs in (False, not isinstance(sampler, Recursive)):
+        for graphs in {False, not isinstance(sampler, Recursive)}:
             for together in (6, 2):  # rows leave, and others come
                 counting = CountingOracle(model)
                 result = draw(counting, sampler, evidence, graphs=graphs, max_live=together)

@@ -31,7 +31,7 @@ from drawahead import (
     TokenChain,
 )
 from drawahead.chains.base import Chain
-from drawahead.rounds import captured_run, held
+from drawahead.rounds import captured_run, guard, held
 from drawahead.rounds.captured import Batch
 from drawahead.rounds.guard import Guard
 from drawahead.samplers import Sampler
@@ -80,13 +80,14 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
 # Changes
 
 
-@PACKINGS
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_a_change_is_seen(change: Change, graphs: bool) -> None:
-    assert_seen(change, graphs)
+def test_a_change_is_seen(change: Change) -> None:
+    """In captured rounds, and in some of the packed ones, which keep nothing from call to call."""
+    for graphs in (True, False) if change in CHANGES[::4] else (True,):
+        assert_seen(change, graphs)
 
 
-@pytest.mark.parametrize("change", [change for change in CHANGES if change.own or change.deep], ids=str)
+@pytest.mark.parametrize("change", [change for change in CHANGES if change.own or change.deep][::2], ids=str)
 def test_a_copy_may_be_changed_alone(change: Change) -> None:
     """In captured rounds: packed ones keep nothing from call to call."""
     assert_copies_apart(change, graphs=True)
@@ -226,16 +227,15 @@ SETTINGS = [
 ]
 
 
-@PACKINGS
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_another_setting_is_another_chain(setting: Setting, graphs: bool) -> None:
+def test_another_setting_is_another_chain(setting: Setting) -> None:
     """As if it had been given to the constructor, which checks it; the chain itself draws what it drew before."""
-    chain = setting.make()
-    before = drawn(chain, graphs)
+    chain, graphs = setting.make(), True
     if not setting.valid:
         with pytest.raises(InputError):
             chain.replace(**{setting.name: setting.value})
         return
+    before = drawn(chain, graphs)
     other = chain.replace(**{setting.name: setting.value})
     assert same(drawn(other, graphs), drawn(setting.make(**{setting.name: setting.value}), graphs))
     assert same(drawn(chain, graphs), before)
@@ -350,7 +350,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
     plain, network = Batch.round, Network()
     monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
     monkeypatch.setattr(held.Held, "is_due", lambda held, batch: False)
-    monkeypatch.setattr(held, "Guard", looking)
+    monkeypatch.setattr(guard, "Guard", looking)
     monkeypatch.setattr(Batch, "round", asking)
     chain = GaussianChain(network, WALK, (3,), dtype=torch.float64)
     before, rounds = (da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True).report.rounds for _ in range(2))

@@ -148,7 +148,7 @@ def test_a_sequence_takes_one_forward_pass(sampler: Sampler, one: bool) -> None:
     assert max(sequences) <= 6  # no more at a time than were handed over
 
 
-@pytest.mark.parametrize("sampler", [Block(), Coupled()], ids=repr)
+@pytest.mark.parametrize("sampler", [pytest.param(Block(), marks=pytest.mark.slow), Coupled()], ids=repr)
 def test_samples_have_the_enumerated_law(sampler: Sampler, check: Callable[[float], None]) -> None:
     """In a fixed order, prefix by prefix, from the model itself."""
     lm = language_model()

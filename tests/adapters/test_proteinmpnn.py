@@ -240,7 +240,7 @@ def test_the_batch_changes_nothing(weights: Weights, sampler: Sampler) -> None:
     assert len({tuple(row) for row in together.tolist()}) > 1
 
 
-@pytest.mark.parametrize("sampler", [Coupled(), Block()], ids=repr)
+@pytest.mark.parametrize("sampler", [Coupled(), pytest.param(Block(), marks=pytest.mark.slow)], ids=repr)
 def test_the_law_is_the_published_models(
     model: Any, weights: Weights, check: Callable[[float], None], sampler: Sampler
 ) -> None:

@@ -200,11 +200,12 @@ def test_a_worker_that_cannot_come_back_is_given_up() -> None:
 
 
 def test_a_slow_worker_is_overtaken(alone: Tensor) -> None:
-    slow = at({(1, 1): 30.0})
+    slow = at({(1, 1): 600.0})
     pooled = Pooled(slow, hedge=3.0)
     began = time.monotonic()
     assert torch.equal(pooled.sample(), alone)
-    assert time.monotonic() - began < 10 and pooled.pool.resent >= 1 and not pooled.pool.replaced
+    assert time.monotonic() - began < 600, "the slow one was waited for"
+    assert pooled.pool.resent >= 1 and not pooled.pool.replaced
 
 
 @pytest.mark.usefixtures("quiet")

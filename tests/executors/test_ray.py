@@ -11,6 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,16 @@ def test_a_diffusion() -> None:
     assert torch.equal(there.samples, da.sample(cube(), 5, sampler=da.Coupled(8), seed=0).samples)
     with pytest.raises(SamplingError, match="closed"):
         da.sample(executor.chain, 5, sampler=da.Coupled(8), seed=0, executor=executor)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_shards_of_a_job(tmp_path: Path) -> None:
+    """The folder is that of one process; tests/jobs/test_workers.py kills workers, and marked slow whole nodes."""
+    settings: dict[str, Any] = {"name": "shards", "seed": 7, "sampler": COUPLED, "shard_size": 4}
+    there = da.jobs.draw(tmp_path / "there", cube, 8, workers=da.RayWorkers(1, cpus=0.1), **settings)
+    here = da.jobs.draw(tmp_path / "here", cube(), 8, **settings)
+    assert there.complete and [shard.sha256 for shard in there.shards] == [shard.sha256 for shard in here.shards]
+    assert there.config == here.config and torch.equal(there.samples(), here.samples())
 
 
 def broken() -> TokenOracle:

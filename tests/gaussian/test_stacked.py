@@ -33,7 +33,7 @@ from tests.exactness import LEVEL, combined
 from tests.gaussian.reference import Walk
 from tests.gaussian.stacked_mutants import MUTANTS, Mutant, rotated
 from tests.gaussian.stacked_reference import BENT, LINEAR, PLANS, bent_p_value, linear_p_value, whole
-from tests.instances import PLAIN
+from tests.instances import PLAIN, crossed
 
 Check = Callable[[float], None]
 EVERY = [*PLAIN, Picard()]
@@ -91,26 +91,17 @@ def test_noise_has_no_axes(check: Check) -> None:
     check(linear_p_value("mixing", Block(), DRAWS, whole(rotated(PLANS["mixing"]), LINEAR["mixing"])))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.name}, {type(m.sampler).__name__} on {m.chain}")
-def test_a_mutant_is_rejected(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = PLANS[mutant.chain]
-    chain = whole(plan if mutant.plan is None else mutant.plan(plan), LINEAR[mutant.chain])
-    if mutant.patch is not None:
-        mutant.patch(monkeypatch)
-    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain) < LEVEL
-
-
 @pytest.mark.parametrize(
-    "mutant",
-    [mutant for mutant in MUTANTS if isinstance(mutant.sampler, WindowSampler)],
-    ids=lambda m: f"{m.name}, {type(m.sampler).__name__} on {m.chain}",
+    ("mutant", "graphs"),
+    [(m, graphs) for m in MUTANTS for graphs in (False, True) if not graphs or isinstance(m.sampler, WindowSampler)],
+    ids=lambda part: part if isinstance(part, bool) else f"{part.name}, {type(part.sampler).__name__} on {part.chain}",
 )
-def test_a_mutant_is_rejected_in_captured_rounds(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_is_rejected(mutant: Mutant, graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = PLANS[mutant.chain]
     chain = whole(plan if mutant.plan is None else mutant.plan(plan), LINEAR[mutant.chain])
     if mutant.patch is not None:
         mutant.patch(monkeypatch)
-    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain, graphs=True) < LEVEL
+    assert linear_p_value(mutant.chain, mutant.sampler, mutant.draws, chain, graphs=graphs) < LEVEL
 
 
 # One lane is a Gaussian chain
@@ -141,8 +132,9 @@ def one_lane(schedule: Schedule) -> StackedChain:
     return StackedChain(lambda x, k: denoise(x[:, 0], k), stacked, MODES.shape, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("sampler", [*EVERY, Coupled(4), Coupled(5, secant=False), Block(3)], ids=repr)
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: type(schedule).__name__)
+@pytest.mark.parametrize(
+    ("schedule", "sampler"), crossed(SCHEDULES, [Coupled(4), Coupled(5, secant=False), Block(3)], EVERY), ids=str
+)
 def test_one_lane_gives_the_samples_of_a_gaussian_chain(schedule: Schedule, sampler: Sampler) -> None:
     one = da.sample(one_lane(schedule), 6, sampler=sampler, seed=3)
     other = da.sample(da.GaussianChain(MODES, schedule), 6, sampler=sampler, seed=3)
@@ -241,7 +233,7 @@ def test_the_report_counts_what_the_oracle_saw(sampler: Sampler) -> None:
 def test_a_sample_does_not_depend_on_its_batch(name: str, sampler: Sampler) -> None:
     chain = whole(PLANS[name], BENT[name])
     many = da.sample(chain, 4 if isinstance(sampler, Recursive) else 30, sampler=sampler, seed=5).samples
-    for options in ({"max_live": 3}, {"max_batch_size": 5}, {"max_live": 1, "max_batch_size": 1}):
+    for options in ({"max_live": 3, "max_batch_size": 5}, {"max_live": 1, "max_batch_size": 1}):
         few = da.sample(chain, 4, sampler=sampler, seed=5, **options).samples  # type: ignore[arg-type]
         assert torch.allclose(few, many[:4], atol=1e-9), options
 

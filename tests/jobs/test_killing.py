@@ -21,7 +21,7 @@ DYING = Path(__file__).with_name("dying.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(500, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_nothing_and_draws_nothing_twice(kills: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(DYING), str(kills), str(tmp_path)],

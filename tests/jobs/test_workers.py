@@ -29,7 +29,7 @@ SAMPLER = da.Coupled(window=3)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
-@pytest.mark.parametrize("kills", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_killed_workers_and_a_killed_head_lose_nothing(kills: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(KILLED), str(kills), str(tmp_path)],
@@ -152,6 +152,7 @@ def clustered(folder: Path, *parts: str, seconds: float) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_cluster_whose_workers_and_nodes_die(tmp_path: Path) -> None:
     """A worker killed, a node taken away, another added; stopped on the way, and finished without Ray."""
     both = clustered(tmp_path, "nodes", "designs", seconds=1800.0)

@@ -86,6 +86,7 @@ def test_the_figures_of_the_coupled_page(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.splitlines() == [f"wrote {path}" for path in paths]
 
 
+@pytest.mark.slow
 def test_the_lower_bound_page_is_made_from_what_was_measured(tmp_path: Path) -> None:
     run("lower-bound", ["--quick", "--out", str(tmp_path)])
     data = json.loads((tmp_path / "data" / "lower-bound.json").read_text())

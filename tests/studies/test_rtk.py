@@ -24,10 +24,10 @@ from studies.study import Data, data_path, save
 from tests.exactness import LEVEL, combined
 
 TINY = Plan(
-    dimensions=((2, 80, 20), (4, 40, 20)),
+    dimensions=((2, 40, 20), (4, 20, 20)),
     budgets=(20, 40),
-    most=60,
-    step_sizes=(0.4, 0.8),
+    most=40,
+    step_sizes=(0.4,),
     parallel=((4,), 2),
     scaling=scaling.Plan(20, 4, (4, 8, 16), (0.4, 0.3, 0.2, 0.1), 400),
 )

@@ -208,7 +208,7 @@ def weighted_grid(side: int) -> nx.Graph:
     return graph
 
 
-@pytest.mark.parametrize("sampler", [Block(), Coupled()], ids=repr)
+@pytest.mark.parametrize("sampler", [Block(), pytest.param(Coupled(), marks=pytest.mark.slow)], ids=repr)
 def test_pairs_of_edges_on_a_larger_graph(sampler: Sampler, check: Check) -> None:
     """P(e and f) = K_ee K_ff - K_ef^2, with K from the pseudo-inverse of the Laplacian."""
     graph = weighted_grid(6)
