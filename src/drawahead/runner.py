@@ -19,12 +19,10 @@ from drawahead.oracles.condition import Condition
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
-from drawahead.rounds.captured_run import CapturedRun
-from drawahead.rounds.held import Held
+from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.measuring import chosen, not_captured, outcome
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.recording import NotCaptured
-from drawahead.rounds.run import Call, Result, Run, Stop, Watch
+from drawahead.rounds.run import Call, NotCaptured, Result, Run, Stop, Watch
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
@@ -175,7 +173,7 @@ class Runner:
         """Capture all rounds that calls for so many samples may need; nothing where they are not captured."""
         call = self.settle(num_samples, max_live=num_samples)
         if call.captured and isinstance(call.sampler, WindowSampler):
-            run = CapturedRun(call, self._held)
+            run = captured_run(call, self._held)
             with self._held.lock, torch.no_grad(), closing(run), suppress(NotCaptured):
                 run.prepare_all()
 
@@ -264,7 +262,7 @@ def start(call: Call, held: Held) -> Run:
     call = settled(call, held)
     if not call.captured or not isinstance(call.sampler, WindowSampler):
         return PackedRun(call)
-    run = CapturedRun(call, held)
+    run = captured_run(call, held)
     if call.graphs is None:
         try:
             run.prepare()

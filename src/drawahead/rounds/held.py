@@ -17,7 +17,9 @@ from drawahead.samplers.window import WindowSampler
 
 if TYPE_CHECKING:  # packed rounds do without
     from drawahead.rounds.captured import Batch
+    from drawahead.rounds.captured_run import CapturedRun
     from drawahead.rounds.guard import Guard
+    from drawahead.rounds.run import Call
 
 _MOST = 8  # batches
 CANARY = 1 / 200
@@ -124,6 +126,13 @@ class Held:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def captured_run(call: Call, held: Held) -> CapturedRun:
+    """A run of captured rounds, with the code that only they need."""
+    from drawahead.rounds.captured_run import CapturedRun
+
+    return CapturedRun(call, held)
 
 
 def _marked(chain: Chain) -> Guard:

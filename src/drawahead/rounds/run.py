@@ -14,8 +14,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
 from drawahead.errors import InputError, SamplingError
-from drawahead.history import History
-from drawahead.report import Report
+from drawahead.report import History, Report
 from drawahead.rounds.choosing import Choice
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
@@ -76,6 +75,10 @@ class Call:
         """Whether rounds are captured, if the sampler draws in windows and the model can be."""
         splits = self.executor is not None or self.max_batch_size is not None
         return self.chain.device.type == "cuda" and not splits if self.graphs is None else self.graphs
+
+
+class NotCaptured(Exception):
+    """The model does something that a graph cannot hold."""
 
 
 class Stop(Protocol):
