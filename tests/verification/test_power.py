@@ -18,7 +18,7 @@ from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sequential
 from drawahead.targets import Hypercube, Ising, Pairs, Product
-from drawahead.verification.token_steps import AT_RANDOM, TOO_EARLY, token_steps
+from drawahead.verification.steps import AT_RANDOM, TOO_EARLY, token_steps
 from tests.verification.broken import Leaking, Louder, Peeking, failed
 
 GRID = Ising(3, 3, coupling=0.6, field=0.2)

@@ -29,7 +29,7 @@ from drawahead.verification.power import power_of_samples, power_of_steps
 from drawahead.verification.rounding import Difference, Rounding
 from drawahead.verification.same import Bound
 from drawahead.verification.statistics import same_law
-from drawahead.verification.token_steps import token_steps
+from drawahead.verification.steps import token_steps
 from drawahead.verification.vector_steps import Recording, vector_steps
 from drawahead.verification.white import Off
 
