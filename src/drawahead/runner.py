@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
@@ -71,7 +70,7 @@ class Runner:
         """What it draws from."""
         self.report: Report | None = None
         """What the last call cost; None before the first one, and after one that failed."""
-        self.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
+        self.sampler = as_sampler(sampler)
         """What it draws with, if it need not choose."""
         self._executor, self._graphs, self._max_batch_size = executor, graphs, max_batch_size
         self._held = Held()
@@ -108,7 +107,7 @@ class Runner:
         other = copy.copy(self)
         other.chain, other.report = self.chain if chain is None else chain, None
         if sampler is not None:
-            other.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
+            other.sampler = as_sampler(sampler)
         other._executor = self._executor if executor is None else executor
         other._graphs = self._graphs if graphs is None else graphs
         other._max_batch_size = self._max_batch_size if max_batch_size is None else max_batch_size
@@ -193,9 +192,7 @@ class Runner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from drawahead.rounds.choosing import Choice
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
 from drawahead.validate import short
+from drawahead.words import counted
 
 TRACED = 16  # samples whose progress the report keeps: the first ones of the call
 
@@ -38,7 +39,7 @@ class Result:
     def __repr__(self) -> str:
         count, shape = len(self.samples), tuple(self.samples.shape[1:])
         dtype, early = str(self.samples.dtype).removeprefix("torch."), "" if self.complete else ", stopped early"
-        return f"<Result: {count} sample{'s' * (count != 1)} of shape {shape}, {dtype}{early}; {self.report!r}>"
+        return f"<Result: {counted(count, 'sample')} of shape {shape}, {dtype}{early}; {self.report!r}>"
 
     def _repr_html_(self) -> str:
         from drawahead.show.notebook import of_result  # pages look at everything: they come last

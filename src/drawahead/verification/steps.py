@@ -43,7 +43,7 @@ CERTAIN = 1e-9
 
 @final
 @dataclass(frozen=True)
-class Score:
+class TokenScore:
     """Sums over all steps."""
 
     total: float = 0.0
@@ -54,7 +54,7 @@ class Score:
     count: int = 0
 
     @staticmethod
-    def of(law: Tensor, other: Tensor, token: Tensor) -> Score:
+    def of(law: Tensor, other: Tensor, token: Tensor) -> TokenScore:
         """Of tokens (cells,) with these laws (cells, q)."""
         both = law + other
         score = ((other - law) / both.where(both > 0, both.new_ones(()))).where(both > 0, both.new_zeros(()))
@@ -62,10 +62,10 @@ class Score:
         variance = (law * score.square()).sum(1) - mean.square()
         total = score.gather(1, token[:, None])[:, 0] - mean
         gain = (other * score).sum(1) - mean
-        return Score(float(total.sum()), float(variance.clamp(min=0).sum()), float(gain.sum()), len(token))
+        return TokenScore(float(total.sum()), float(variance.clamp(min=0).sum()), float(gain.sum()), len(token))
 
-    def __add__(self, other: Score) -> Score:
-        return Score(
+    def __add__(self, other: TokenScore) -> TokenScore:
+        return TokenScore(
             self.total + other.total,
             self.variance + other.variance,
             self.gain + other.gain,
@@ -108,7 +108,7 @@ class Steps:
     """Steps whose value has probability zero."""
     missed: float | None = None
     """By how much states miss what is not random in them, relative to the step; None if all of it is random."""
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    scores: Mapping[str, TokenScore] = field(default_factory=dict)
     """How much more the steps look as if they had gone wrong in some way."""
     untested: tuple[str, ...] = ()
     """What of the steps is not in the tables, and why."""
@@ -141,7 +141,7 @@ def token_steps(
     rows = max(1, CHUNK // (2 * oracle.vocab_size * oracle.length))
     parts = [_part(chain, samples, numbers, seed, executor) for numbers in torch.arange(len(samples)).split(rows)]
     one, other = (torch.cat([part.normals[i] for part in parts])[..., None] for i in range(2))
-    scores = {way: sum((part.scores[way] for part in parts), Score()) for way in (AT_RANDOM, TOO_EARLY)}
+    scores = {way: sum((part.scores[way] for part in parts), TokenScore()) for way in (AT_RANDOM, TOO_EARLY)}
     impossible = sum(part.impossible for part in parts) if off.step <= CERTAIN else 0
     return Steps((one, other), off, impossible=impossible, scores=scores)
 
@@ -152,7 +152,7 @@ class _Part:
     """Of some samples."""
 
     normals: tuple[Tensor, Tensor]  # (m, steps), NaN where a sample has no such step
-    scores: dict[str, Score]
+    scores: dict[str, TokenScore]
     impossible: int
 
 
@@ -176,8 +176,8 @@ def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, execut
         blank = ndtri(smear.clamp(1e-12, 1 - 1e-12))
     one, other = (blank.index_put(place, values).cpu() for values in _normals(law, drawn, smear[row, prefix]))
     scores = {
-        AT_RANDOM: Score.of(law, torch.full_like(law, 1 / oracle.vocab_size), drawn),
-        TOO_EARLY: Score.of(law[older], early, drawn[older]),
+        AT_RANDOM: TokenScore.of(law, torch.full_like(law, 1 / oracle.vocab_size), drawn),
+        TOO_EARLY: TokenScore.of(law[older], early, drawn[older]),
     }
     return _Part((one, other), scores, int((law.gather(1, drawn[:, None]) == 0).sum()))
 

@@ -85,10 +85,11 @@ def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
         key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
     except TypeError:  # there is something in it that cannot be compared: it is read each time
         return _read(ready, options, first)
-    _RECIPES[key] = _RECIPES.pop(key, None) or _read(ready, options, first)
+    made = _RECIPES.pop(key, None) or _read(ready, options, first)
+    _RECIPES[key] = made
     for old in [*_RECIPES][:-_MOST]:
         _RECIPES.pop(old, None)
-    return _RECIPES[key]
+    return made
 
 
 def _read(ready: Any, options: Options, first: int) -> Recipe:
