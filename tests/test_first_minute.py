@@ -56,7 +56,7 @@ HOUSES |= {"science", "targets", "teaching", "verification"}
     ("words_", "most"),
     [
         (["sample", "text", "--size", "8", "--num", "1"], 60),
-        (["sample", "emoji", "--prompt", "cat", "--steps", "2", "--num", "1", "--out", "a.png"], 84),
+        (["sample", "emoji", "--prompt", "cat", "--steps", "2", "--num", "1", "--out", "a.png"], 78),
     ],
 )
 def test_a_network_is_sampled_without_the_code_of_other_houses(words_: list[str], most: int, tmp_path: Path) -> None:
