@@ -20,7 +20,7 @@ from drawahead import HIDDEN, CountingDenoiser, CountingOracle, GaussianChain, N
 from drawahead import ardiffusion as ar
 from drawahead.chains.base import Chain
 from drawahead.oracles.tokens import TokenOracle
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.rounds.captured_run import CapturedRun
 from drawahead.samplers import Coupled, Sampler
 from drawahead.schedules import linear_betas
@@ -96,9 +96,9 @@ def assert_copies_apart(change: Change, graphs: bool) -> None:
             assert same(drawn(chain, graphs), before)
 
 
-def batches_used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+def batches_used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """A list to which every captured run adds the batch that it is given."""
-    used: list[Batch] = []
+    used: list[CapturedBatch] = []
     begin = CapturedRun._begin
 
     def noting(run: CapturedRun, fresh: Any) -> None:

@@ -146,15 +146,15 @@ def test_an_unchanged_model_agrees(make: Callable[[], Any], recwarn: pytest.Warn
 def test_it_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Due once rounds have taken two hundred times as long as it takes itself."""
     sung: list[float] = []
-    agrees = captured.Batch.agrees
+    agrees = captured.CapturedBatch.agrees
 
-    def noting(batch: captured.Batch, chain: Any) -> bool:
+    def noting(batch: captured.CapturedBatch, chain: Any) -> bool:
         answer = agrees(batch, chain)
         batch.question_seconds = 1.0
         sung.append(batch.question_seconds)
         return answer
 
-    monkeypatch.setattr(captured.Batch, "agrees", noting)
+    monkeypatch.setattr(captured.CapturedBatch, "agrees", noting)
     runner = runner_of(Network())
     runner.sample(NUMBER, seed=0)
     (batch,) = runner._held._batches.values()

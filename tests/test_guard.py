@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import drawahead as da
 from drawahead import Coupled, GaussianChain, Report
 from drawahead.chains.base import Chain
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.rounds.guard import Guard
 from tests.changes import (
     IN_PLACE,
@@ -52,12 +52,12 @@ from tests.gaussian.reference import Walk
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+def used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """The batches that captured runs were given."""
     return batches_used(monkeypatch)
 
 
-def assert_captured_anew(chain: Chain, change: Callable[[], object], used: list[Batch]) -> None:
+def assert_captured_anew(chain: Chain, change: Callable[[], object], used: list[CapturedBatch]) -> None:
     """What was captured before the change is used again before it, and not after it. A change may make a chain."""
     drawn(chain, True)
     drawn(chain, True)
@@ -417,7 +417,7 @@ UNSEEN: dict[str, Callable[[], Made]] = {
 
 @pytest.mark.parametrize("name", UNSEEN)
 def test_what_a_graph_cannot_see_is_captured_anew(
-    name: str, used: list[Batch], monkeypatch: pytest.MonkeyPatch
+    name: str, used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "SCALE", 1.0)
     monkeypatch.setattr(Settings, "scale", 1.0)
@@ -485,7 +485,7 @@ OF_A_CLASS: dict[str, tuple[type, Patch]] = {
 
 @pytest.mark.parametrize("name", OF_A_CLASS)
 def test_what_belongs_to_a_class_is_captured_anew(
-    name: str, used: list[Batch], monkeypatch: pytest.MonkeyPatch
+    name: str, used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, change = OF_A_CLASS[name]
     assert_captured_anew(walking(kind()), lambda: change(monkeypatch), used)
@@ -495,7 +495,9 @@ def test_what_belongs_to_a_class_is_captured_anew(
 
 
 @pytest.mark.parametrize("change", REPLACED, ids=lambda change: change.__name__)
-def test_another_part_of_a_network_is_captured_anew(change: Callable[[Network], Network], used: list[Batch]) -> None:
+def test_another_part_of_a_network_is_captured_anew(
+    change: Callable[[Network], Network], used: list[CapturedBatch]
+) -> None:
     chain = module()
     assert_captured_anew(chain, lambda: change(chain.denoiser), used)  # type: ignore[arg-type]
 
@@ -532,7 +534,7 @@ PARTS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[Batch]) -> None:
+def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[CapturedBatch]) -> None:
     chain: Any = module()
     last = chain.denoiser.last
     last.extra, last.more, last.third = One(), Two(), One()
@@ -540,7 +542,7 @@ def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: lis
 
 
 def test_a_method_put_into_a_class_of_torch_is_captured_anew(
-    used: list[Batch], monkeypatch: pytest.MonkeyPatch
+    used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of classes of libraries it is remembered how they are laid out, and not what they do."""
     forward = nn.Linear.forward
@@ -551,7 +553,7 @@ def test_a_method_put_into_a_class_of_torch_is_captured_anew(
     assert_captured_anew(module(), lambda: monkeypatch.setattr(nn.Linear, "forward", doubled), used)
 
 
-def test_a_single_number_of_any_stride(used: list[Batch]) -> None:
+def test_a_single_number_of_any_stride(used: list[CapturedBatch]) -> None:
     """One entry cut out of a wider table on the CPU: its neighbours say nothing, and it is looked at."""
     table = torch.tensor([[0.1, 0.2, 0.3]])
     shift = table[:, 1]
@@ -564,7 +566,7 @@ def test_a_single_number_of_any_stride(used: list[Batch]) -> None:
     assert_captured_anew(chain, lambda: table[:, 1].mul_(2), used)
 
 
-def test_nan_is_as_it_was(used: list[Batch]) -> None:
+def test_nan_is_as_it_was(used: list[CapturedBatch]) -> None:
     """It is not equal to itself."""
     nan, holder = float("nan"), types.SimpleNamespace(values=[float("nan"), 1.0])
     chain = by(lambda: float(nan != holder.values[0]))
@@ -597,12 +599,12 @@ SETTINGS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_another_setting_is_captured_anew(name: str, used: list[Batch]) -> None:
+def test_another_setting_is_captured_anew(name: str, used: list[CapturedBatch]) -> None:
     chain = module()
     assert_captured_anew(chain, lambda: SETTINGS[name](chain), used)
 
 
-def test_another_copy_of_a_model_is_captured_anew(used: list[Batch]) -> None:
+def test_another_copy_of_a_model_is_captured_anew(used: list[CapturedBatch]) -> None:
     """Its weights lie elsewhere. And the one that was copied goes on with its own."""
     chain = module()
     drawn(chain, True)
@@ -612,7 +614,7 @@ def test_another_copy_of_a_model_is_captured_anew(used: list[Batch]) -> None:
     assert len({id(batch) for batch in used[:3]}) == 3 and used[3] is used[0]
 
 
-def test_a_part_in_the_place_of_another_is_not_taken_for_it(used: list[Batch]) -> None:
+def test_a_part_in_the_place_of_another_is_not_taken_for_it(used: list[CapturedBatch]) -> None:
     """A new layer may lie where an old one has just been: where it lies is not all that is compared."""
     chain: Any = module()
     weight = chain.denoiser.last.weight
@@ -624,7 +626,7 @@ def test_a_part_in_the_place_of_another_is_not_taken_for_it(used: list[Batch]) -
     assert len({id(batch.paths) for batch in used}) == 6
 
 
-def test_methods_of_builtins_that_come_and_go_are_not_taken_for_each_other(used: list[Batch]) -> None:
+def test_methods_of_builtins_that_come_and_go_are_not_taken_for_each_other(used: list[CapturedBatch]) -> None:
     """Python makes them where one was before."""
     tensors = [torch.full((3,), float(i), dtype=torch.float64) for i in range(6)]
     multiplied = tensors[0].mul
@@ -639,7 +641,7 @@ def test_methods_of_builtins_that_come_and_go_are_not_taken_for_each_other(used:
     assert len({id(batch.paths) for batch in used}) == len(tensors)
 
 
-def test_a_change_in_the_middle_of_a_call_is_not_kept(used: list[Batch]) -> None:
+def test_a_change_in_the_middle_of_a_call_is_not_kept(used: list[CapturedBatch]) -> None:
     """What was captured partly before and partly after it is of no use to anyone."""
     chain: Any = module()
 
@@ -654,7 +656,7 @@ def test_a_change_in_the_middle_of_a_call_is_not_kept(used: list[Batch]) -> None
         assert used[-1] is not used[0]
 
 
-def test_what_nobody_reads_may_change(used: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_reads_may_change(used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a model that this one does not know of, a global that it does not name."""
     chain, other = module(), Network(1)
     drawn(chain, True)
@@ -665,7 +667,7 @@ def test_what_nobody_reads_may_change(used: list[Batch], monkeypatch: pytest.Mon
     assert used[0] is used[1]
 
 
-def test_a_library_that_a_model_holds_is_not_walked_through(used: list[Batch]) -> None:
+def test_a_library_that_a_model_holds_is_not_walked_through(used: list[CapturedBatch]) -> None:
     library = Plain()
     library.torch, library.numpy = torch, np  # type: ignore[attr-defined]
     chain = by(lambda: float(library.torch.ones(())))  # type: ignore[attr-defined]
@@ -697,7 +699,7 @@ OPAQUE: dict[str, tuple[Callable[[], Any], Callable[[Any], float]]] = {
 
 
 @pytest.mark.parametrize("name", OPAQUE)
-def test_what_cannot_be_looked_into_is_captured_once(name: str, used: list[Batch]) -> None:
+def test_what_cannot_be_looked_into_is_captured_once(name: str, used: list[CapturedBatch]) -> None:
     """Whether it answers otherwise later is for the canary to find: see tests/test_canary.py."""
     make, read = OPAQUE[name]
     held = make()
@@ -756,14 +758,14 @@ def _torch_put_back() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_torch_put_back")
 @pytest.mark.parametrize("name", TORCH)
-def test_what_torch_is_told_for_all_models_is_captured_anew(name: str, used: list[Batch]) -> None:
+def test_what_torch_is_told_for_all_models_is_captured_anew(name: str, used: list[CapturedBatch]) -> None:
     weight = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
     chain = walking(lambda x, k: torch.tensor(0.3) * (x.float() @ weight).double())
     assert_captured_anew(chain, TORCH[name], used)
 
 
 @pytest.mark.parametrize("make", [spins, module], ids=lambda make: make.__name__)
-def test_with_nothing_changed_five_calls_have_one_batch(make: Callable[[], Chain], used: list[Batch]) -> None:
+def test_with_nothing_changed_five_calls_have_one_batch(make: Callable[[], Chain], used: list[CapturedBatch]) -> None:
     """A control of all the above."""
     chain = make()
     for seed in range(5):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead.history import History
+from drawahead.report import History
 from drawahead.show.progress import Standing, line, visible
 from tests.test_drafts import adds_up
 

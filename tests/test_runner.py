@@ -13,7 +13,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, GaussianChain, InputError, Runner, SamplingError, Sequential, TokenChain
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.targets import DenseLogistic, GaussianMixture
 from tests.changes import NUMBER, WALK, Network, batches_used, same, spins
 
@@ -21,7 +21,7 @@ SCHEDULE = da.StochasticLocalization(60, 2.0, delta=0.05)
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+def used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """The batches that captured runs were given."""
     return batches_used(monkeypatch)
 
@@ -62,7 +62,7 @@ def test_what_was_chosen_can_be_had_and_named() -> None:
     assert torch.equal(da.sample(chain, 2, seed=0, sampler=chosen).samples, result.samples)
 
 
-def test_other_conditions_need_no_new_capture(used: list[Batch]) -> None:
+def test_other_conditions_need_no_new_capture(used: list[CapturedBatch]) -> None:
     def denoiser(x: Tensor, k: Tensor, shift: Tensor) -> Tensor:
         return torch.tanh(x) + shift
 
@@ -79,7 +79,7 @@ def test_other_conditions_need_no_new_capture(used: list[Batch]) -> None:
     assert len({id(batch) for batch in used}) == 1
 
 
-def test_two_runners_share_nothing(used: list[Batch]) -> None:
+def test_two_runners_share_nothing(used: list[CapturedBatch]) -> None:
     chain = vectors()
     one, other = Runner(chain, Coupled(3), graphs=True), Runner(chain, Coupled(3), graphs=True)
     for _ in range(2):
@@ -88,7 +88,7 @@ def test_two_runners_share_nothing(used: list[Batch]) -> None:
     assert used[0] is used[2] and used[1] is used[3] and len({id(batch) for batch in used}) == 3
 
 
-def test_one_call_at_a_time(used: list[Batch]) -> None:
+def test_one_call_at_a_time(used: list[CapturedBatch]) -> None:
     """Threads wait for each other, and each gets its own samples."""
     inside, most = 0, 0
 
@@ -118,7 +118,7 @@ def test_one_call_at_a_time(used: list[Batch]) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "goes", "recapture"])
-def test_memory_returns(how: str, used: list[Batch]) -> None:
+def test_memory_returns(how: str, used: list[CapturedBatch]) -> None:
     """Of captured rounds, when a runner is closed, or goes, or is told to."""
     runner: Runner | None = Runner(vectors(), Coupled(3), graphs=True)
     assert runner is not None
@@ -133,7 +133,7 @@ def test_memory_returns(how: str, used: list[Batch]) -> None:
     assert batch() is None
 
 
-def test_memory_of_a_chain_s_own_runner_returns_with_the_chain(used: list[Batch]) -> None:
+def test_memory_of_a_chain_s_own_runner_returns_with_the_chain(used: list[CapturedBatch]) -> None:
     for make in (vectors, spins):
         chain = make()
         da.sample(chain, NUMBER, seed=0, sampler=Coupled(3), graphs=True)
@@ -166,7 +166,7 @@ def test_a_closed_runner_says_so() -> None:
     assert "closed" in repr(runner)
 
 
-def test_the_same_runner_with_other_settings(used: list[Batch]) -> None:
+def test_the_same_runner_with_other_settings(used: list[CapturedBatch]) -> None:
     """What one captured serves the other; the first stays as it was, and both are closed at once."""
     runner = Runner(vectors(), Coupled(3), graphs=True)
     before = runner.sample(NUMBER, seed=0).samples

@@ -32,7 +32,7 @@ from drawahead import (
 )
 from drawahead.chains.base import Chain
 from drawahead.rounds import captured_run, guard, held
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.rounds.guard import Guard
 from drawahead.samplers import Sampler
 from drawahead.schedules import linear_betas
@@ -72,7 +72,7 @@ PACKINGS = pytest.mark.parametrize("graphs", [False, True], ids=["packed", "capt
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+def used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """The batches that captured runs were given."""
     return batches_used(monkeypatch)
 
@@ -293,7 +293,7 @@ KINDS: dict[str, Callable[[], Chain]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_captured_is_used_again(kind: str, used: list[Batch]) -> None:
+def test_what_was_captured_is_used_again(kind: str, used: list[CapturedBatch]) -> None:
     """From the second call on, whatever the seed, and without capturing anything more for what was drawn before."""
     chain = KINDS[kind]()
     first = drawn(chain, True, seed=0)
@@ -306,7 +306,7 @@ def test_what_was_captured_is_used_again(kind: str, used: list[Batch]) -> None:
 
 
 @pytest.mark.parametrize("sampler", [Sequential(), Coupled(), Block(3), da.Stepwise(), da.Picard()], ids=repr)
-def test_every_sampler_uses_it_again(sampler: Sampler, used: list[Batch]) -> None:
+def test_every_sampler_uses_it_again(sampler: Sampler, used: list[CapturedBatch]) -> None:
     for chain in (spins(), module()):
         first, second = (drawn(chain, True, sampler) for _ in range(2))
         assert used[-1] is used[-2] and same(first, second)
@@ -333,7 +333,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
     change: Callable[[Network], None],
     begins: bool,
     again: bool,
-    used: list[Batch],
+    used: list[CapturedBatch],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a device that works while Python does, if the round can do no harm; it counts if nothing has changed."""
@@ -347,11 +347,11 @@ def test_a_first_round_begins_before_it_is_known_to_count(
         happened.append("asked")
         return plain(*arguments)
 
-    plain, network = Batch.round, Network()
+    plain, network = CapturedBatch.round, Network()
     monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
     monkeypatch.setattr(held.Held, "is_due", lambda held, batch: False)
     monkeypatch.setattr(guard, "Guard", looking)
-    monkeypatch.setattr(Batch, "round", asking)
+    monkeypatch.setattr(CapturedBatch, "round", asking)
     chain = GaussianChain(network, WALK, (3,), dtype=torch.float64)
     before, rounds = (da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True).report.rounds for _ in range(2))
     assert before == rounds
@@ -370,7 +370,7 @@ def through(runner: da.Runner, chain: Chain) -> Tensor:
     return runner.using(chain=chain).sample(NUMBER, seed=1).samples
 
 
-def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:
+def test_orders_and_evidence_are_the_samples_own(used: list[CapturedBatch]) -> None:
     """Chains on one oracle may go through one runner, which captures nothing anew for them."""
     chain = TokenChain(Spins())
     runner = da.Runner(chain, Coupled(3), graphs=True)
@@ -382,7 +382,7 @@ def test_orders_and_evidence_are_the_samples_own(used: list[Batch]) -> None:
     assert len({id(batch) for batch in used}) == 1
 
 
-def test_starts_known_entries_and_conditions_are_the_samples_own(used: list[Batch]) -> None:
+def test_starts_known_entries_and_conditions_are_the_samples_own(used: list[CapturedBatch]) -> None:
     chain = module(known=KNOWN, start=START)
     runner = da.Runner(chain, Coupled(3), graphs=True)
     first = through(runner, chain)
@@ -395,7 +395,7 @@ def test_starts_known_entries_and_conditions_are_the_samples_own(used: list[Batc
     assert same(otherwise, drawn(told_vectors(-START), False)) and used[-1] is used[-2]
 
 
-def test_a_batch_of_another_size_is_another(used: list[Batch]) -> None:
+def test_a_batch_of_another_size_is_another(used: list[CapturedBatch]) -> None:
     chain = spins()
     whole = drawn(chain, True)
     few = da.sample(chain, NUMBER, sampler=Coupled(3), seed=1, graphs=True, max_live=2).samples
@@ -403,7 +403,7 @@ def test_a_batch_of_another_size_is_another(used: list[Batch]) -> None:
     assert same(drawn(chain, True), whole) and used[2] is used[0]
 
 
-def test_each_sampler_has_its_own(used: list[Batch]) -> None:
+def test_each_sampler_has_its_own(used: list[CapturedBatch]) -> None:
     chain = module()
     samplers: list[Sampler] = [Coupled(3), Coupled(4), Coupled(3, secant=False), Coupled(3, least=1.5), da.Picard(3.0)]
     first = [drawn(chain, True, sampler) for sampler in samplers]
@@ -412,7 +412,7 @@ def test_each_sampler_has_its_own(used: list[Batch]) -> None:
     assert used[len(samplers) :] == used[: len(samplers)]
 
 
-def test_few_are_kept_and_the_oldest_goes_first(used: list[Batch]) -> None:
+def test_few_are_kept_and_the_oldest_goes_first(used: list[CapturedBatch]) -> None:
     chain = spins()
     for window in range(1, 13):
         drawn(chain, True, Coupled(window))
@@ -422,7 +422,7 @@ def test_few_are_kept_and_the_oldest_goes_first(used: list[Batch]) -> None:
     assert used[12] is used[11] and used[13] is not used[0] and used[14] is used[5]
 
 
-def test_what_is_in_use_is_not_shared(used: list[Batch]) -> None:
+def test_what_is_in_use_is_not_shared(used: list[CapturedBatch]) -> None:
     """A call within a call has a batch of its own."""
     chain = module()
     expected = drawn(chain, True)
@@ -447,7 +447,7 @@ def test_a_run_that_fails_leaves_nothing_wrong_behind() -> None:
     assert same(drawn(chain, True), drawn(chain, False))
 
 
-def test_bad_answers_do_not_stay_with_a_batch(used: list[Batch]) -> None:
+def test_bad_answers_do_not_stay_with_a_batch(used: list[CapturedBatch]) -> None:
     """Evidence that the model cannot bear is another sample's business: the batch that met it is used again."""
 
     def rows(tokens: Tensor) -> Tensor:
@@ -462,7 +462,7 @@ def test_bad_answers_do_not_stay_with_a_batch(used: list[Batch]) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_run_that_is_stopped_leaves_nothing_wrong_behind(rounds: int, used: list[Batch]) -> None:
+def test_a_run_that_is_stopped_leaves_nothing_wrong_behind(rounds: int, used: list[CapturedBatch]) -> None:
     chain, stop = spins(), threading.Event()
     whole = drawn(chain, True)
     part = da.sample(
@@ -501,7 +501,7 @@ def references(chain: Chain) -> list[weakref.ref[Any]]:
 @pytest.mark.parametrize("sampler", [Coupled(3), None], ids=["Coupled", "Auto"])
 @pytest.mark.parametrize("kind", ["tokens", "text", "module", "lanes", "noisy", "a function", "parts"])
 def test_nothing_is_left_of_a_model_that_goes(
-    kind: str, sampler: Sampler | None, graphs: bool, used: list[Batch]
+    kind: str, sampler: Sampler | None, graphs: bool, used: list[CapturedBatch]
 ) -> None:
     chain = KINDS[kind]()
     for seed in range(2):
@@ -532,7 +532,7 @@ def test_models_that_come_and_go_leave_no_tensors() -> None:
 
 
 @pytest.mark.usefixtures("_only_what_is_new")
-def test_what_is_kept_of_others_stays(used: list[Batch]) -> None:
+def test_what_is_kept_of_others_stays(used: list[CapturedBatch]) -> None:
     chains = [spins(seed) for seed in range(3)]
     for chain in chains:
         drawn(chain, True)
@@ -564,7 +564,7 @@ def drawn_while_they_go(chain: Chain, others: list[Chain], line: int) -> Tensor:
 
 
 @pytest.mark.usefixtures("_only_what_is_new")
-def test_a_model_may_go_at_any_moment_of_another_ones_call(used: list[Batch]) -> None:
+def test_a_model_may_go_at_any_moment_of_another_ones_call(used: list[CapturedBatch]) -> None:
     """Garbage is collected when Python likes."""
     chain, line, others = spins(), -1, list[Chain]()
     expected = drawn(chain, True)

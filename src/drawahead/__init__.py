@@ -1,9 +1,8 @@
 """Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is imported when it is first used
     from drawahead import (
@@ -134,9 +133,9 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
-    name: home
-    for home, names in {
+doors(
+    __name__,
+    {
         "chains": "CausalChain Chain GaussianChain StackedChain StackedPlan TokenChain",
         "errors": "AnswerError DrawaheadError InputError Interrupted JobError SamplingError",
         "executors": "Local Ray Replicas",
@@ -158,46 +157,6 @@ _HOMES = {
         "science.stopping": "until",
         "verification.findings": "Verdict",
         "verification.verify": "verify",
-    }.items()
-    for name in names.split()
-}
-"""Where each name lives that is not a module; a test compares this with the imports above."""
-_ROOMS = {"design": "proteins.design", "tilings": "counting.tilings"}
-"""Modules that are public under a shorter name."""
-
-
-def _found(name: str) -> Any:
-    """What is called `name`: torch is loaded here, not with the package, so that `drawahead --help` need not wait."""
-    if name in _HOMES:
-        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        globals()[name] = found
-        return found
-    module = f"{__name__}.{_ROOMS.get(name, name)}"
-    try:
-        if not name.startswith("_"):
-            return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-    near = import_module(f"{__name__}.words").guess(name, __all__)
-    raise AttributeError(f"drawahead has no {name!r}" + (f"; did you mean {near!r}?" if near else ""))
-
-
-class _Package(ModuleType):
-    """Two functions, `sample` and `rejection`, are called like their modules, which Python would put in their place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return [*__all__, "__version__"]
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        """By its name, as plain modules are pickled where functions of a user travel to workers."""
-        return import_module, (__name__,)
-
-
-if not TYPE_CHECKING:  # or every misspelt name would pass for Any
-    sys.modules[__name__].__class__ = _Package
-    __getattr__ = _found
+    },
+    {"design": "proteins.design", "tilings": "counting.tilings"},
+)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import gt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.history import History
 from drawahead.validate import short
 from drawahead.words import counted, printable
 
@@ -22,6 +22,76 @@ if TYPE_CHECKING:
     from drawahead.show import Film, Gallery
 
 _LISTS = ("widths", "committed", "drafts", "kept", "sample_rounds")
+
+
+@final
+class History:
+    """What a run did round by round, up to now.
+
+    `on_round` gets a report after every round. Copying the rounds so far each time would make a long run quadratic in
+    its rounds, so this only remembers how far the run's own lists had come, and copies when it is read. The lists may
+    grow behind their present end, and nothing else.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int] = (),
+        committed: Sequence[int] = (),
+        drafts: Sequence[int] = (),
+        kept: Sequence[int] = (),
+        finished: Sequence[tuple[Tensor, Tensor | int]] = (),
+        progress: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """finished: the numbers of samples that ended together, with the rounds they took."""
+        self._widths, self._committed, self._drafts, self._kept = widths, committed, drafts, kept
+        self._finished = finished
+        self._ends = len(widths), len(committed), len(drafts), len(kept), len(finished)
+        self._progress = {} if progress is None else {n: (steps, len(steps)) for n, steps in progress.items()}
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Queries in each round."""
+        return tuple(self._widths[: self._ends[0]])
+
+    @cached_property
+    def queries(self) -> int:
+        """Queries in all rounds."""
+        return sum(self.widths)
+
+    @cached_property
+    def committed(self) -> tuple[int, ...]:
+        """Steps committed in each round."""
+        return tuple(self._committed[: self._ends[1]])
+
+    @cached_property
+    def drafts(self) -> tuple[int, ...]:
+        """Drafted steps that each round judged."""
+        return tuple(self._drafts[: self._ends[2]])
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """Steps of those that each round accepted."""
+        return tuple(self._kept[: self._ends[3]])
+
+    @cached_property
+    def sample_rounds(self) -> tuple[int, ...]:
+        """Rounds each finished sample took, in the order of their numbers."""
+        done = self._finished[: self._ends[4]]
+        if not done:
+            return ()
+        rounds = torch.cat([torch.as_tensor(taken).expand(len(numbers)) for numbers, taken in done])
+        return tuple(rounds[torch.cat([numbers for numbers, _ in done]).argsort()].tolist())
+
+    @cached_property
+    def progress(self) -> dict[int, tuple[int, ...]]:
+        """For the first few samples: steps committed after each of their rounds."""
+        return {number: tuple(steps[:end]) for number, (steps, end) in sorted(self._progress.items())}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and all(getattr(self, n) == getattr(other, n) for n in (*_LISTS, "progress"))
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in _LISTS))
 
 
 @dataclass(frozen=True)
@@ -208,12 +278,7 @@ _KINDS = {name: str(kind) for name, kind in Report.__annotations__.items() if na
 def _checked(name: str, value: object, kind: str) -> Any:
     if kind == "float" and isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63:
         return float(value)
-    if (
-        kind == "int"
-        and isinstance(value, int)
-        and not isinstance(value, bool)
-        and (name == "seed" or 0 <= value < 2**63)
-    ):
+    if kind == "int" and type(value) is int and (name == "seed" or 0 <= value < 2**63):
         return value
     if (kind == "str" and isinstance(value, str)) or (kind == "bool" and isinstance(value, bool)):
         return value

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
@@ -19,12 +18,10 @@ from drawahead.oracles.condition import Condition
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
-from drawahead.rounds.captured_run import CapturedRun
-from drawahead.rounds.held import Held
+from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.measuring import chosen, not_captured, outcome
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.recording import NotCaptured
-from drawahead.rounds.run import Call, Result, Run, Stop, Watch
+from drawahead.rounds.run import Call, NotCaptured, Result, Run, Stop, Watch
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
@@ -73,7 +70,7 @@ class Runner:
         """What it draws from."""
         self.report: Report | None = None
         """What the last call cost; None before the first one, and after one that failed."""
-        self.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
+        self.sampler = as_sampler(sampler)
         """What it draws with, if it need not choose."""
         self._executor, self._graphs, self._max_batch_size = executor, graphs, max_batch_size
         self._held = Held()
@@ -110,7 +107,7 @@ class Runner:
         other = copy.copy(self)
         other.chain, other.report = self.chain if chain is None else chain, None
         if sampler is not None:
-            other.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
+            other.sampler = as_sampler(sampler)
         other._executor = self._executor if executor is None else executor
         other._graphs = self._graphs if graphs is None else graphs
         other._max_batch_size = self._max_batch_size if max_batch_size is None else max_batch_size
@@ -175,7 +172,7 @@ class Runner:
         """Capture all rounds that calls for so many samples may need; nothing where they are not captured."""
         call = self.settle(num_samples, max_live=num_samples)
         if call.captured and isinstance(call.sampler, WindowSampler):
-            run = CapturedRun(call, self._held)
+            run = captured_run(call, self._held)
             with self._held.lock, torch.no_grad(), closing(run), suppress(NotCaptured):
                 run.prepare_all()
 
@@ -195,9 +192,7 @@ class Runner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -264,7 +259,7 @@ def start(call: Call, held: Held) -> Run:
     call = settled(call, held)
     if not call.captured or not isinstance(call.sampler, WindowSampler):
         return PackedRun(call)
-    run = CapturedRun(call, held)
+    run = captured_run(call, held)
     if call.graphs is None:
         try:
             run.prepare()

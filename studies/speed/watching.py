@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.rounds.captured import Batch, Shape
+from drawahead.rounds.captured import CapturedBatch, Shape
 from studies.speed.place import Place
 
-Round = tuple[Batch, Chain, Shape]
+Round = tuple[CapturedBatch, Chain, Shape]
 
 
 @dataclass
@@ -33,19 +33,19 @@ class Watched:
 @contextmanager
 def watched() -> Iterator[Watched]:
     """Note every captured round meanwhile. It costs a call a microsecond or so per round."""
-    found, plain_round, plain_warm = Watched(), Batch.round, Batch.warm
+    found, plain_round, plain_warm = Watched(), CapturedBatch.round, CapturedBatch.warm
 
-    def noted_round(self: Batch, chain: Chain, shape: Shape) -> Shape:
+    def noted_round(self: CapturedBatch, chain: Chain, shape: Shape) -> Shape:
         used = plain_round(self, chain, shape)
         found.rounds.append((self, chain, used))
         return used
 
-    def noted_warm(self: Batch, chain: Chain, shape: Shape) -> None:
+    def noted_warm(self: CapturedBatch, chain: Chain, shape: Shape) -> None:
         known = shape in self.graphs
         plain_warm(self, chain, shape)
         found.captures += not known
 
-    patched: Any = Batch
+    patched: Any = CapturedBatch
     patched.round, patched.warm = noted_round, noted_warm
     try:
         yield found
@@ -59,13 +59,13 @@ class RoundTimes:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._seconds: dict[tuple[int, Shape], float] = {}
-        self._held: list[Batch] = []  # so that no id is used twice
+        self._held: list[CapturedBatch] = []  # so that no id is used twice
 
     def __call__(self, rounds: list[Round]) -> float:
         """Of all of these together."""
         return sum(self._of(*one) for one in rounds)
 
-    def _of(self, batch: Batch, chain: Chain, shape: Shape) -> float:
+    def _of(self, batch: CapturedBatch, chain: Chain, shape: Shape) -> float:
         key = id(batch), shape
         if key not in self._seconds:
             self._held.append(batch)
@@ -75,7 +75,7 @@ class RoundTimes:
 
 
 @contextmanager
-def replaying(batch: Batch, chain: Chain, shape: Shape) -> Iterator[Callable[[], None]]:
+def replaying(batch: CapturedBatch, chain: Chain, shape: Shape) -> Iterator[Callable[[], None]]:
     """What replays a round of this shape; afterwards the batch is as it was before."""
     with torch.no_grad():
         batch.warm(chain, shape)

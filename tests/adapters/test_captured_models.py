@@ -23,7 +23,7 @@ from drawahead.chains.base import Chain
 from drawahead.language.token_law import TokenLaw
 from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
 from drawahead.proteins.structures.files import made_up_backbone
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.samplers import Sampler
 from tests.adapters.test_diffusers_adapter import tiny_unet
 from tests.adapters.test_masked_lm import WORDS, small
@@ -43,7 +43,7 @@ def _own_randomness() -> Iterator[None]:
 
 
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+def used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """The batches that captured runs were given."""
     return batches_used(monkeypatch)
 
@@ -130,7 +130,7 @@ def test_captured_rounds_draw_the_samples_of_packed_ones(kind: str, sampler: Sam
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_captured_is_used_again(kind: str, used: list[Batch]) -> None:
+def test_what_was_captured_is_used_again(kind: str, used: list[CapturedBatch]) -> None:
     chain = KINDS[kind]()
     first, second = (drawn(chain, True) for _ in range(2))
     assert same(first, second) and used[0] is used[1]

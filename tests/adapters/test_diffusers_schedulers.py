@@ -210,7 +210,7 @@ def test_a_scheduler_that_bends_is_found_out() -> None:
 def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
-    monkeypatch.setattr(schedulers, "_KNOWN", schedulers._Known())
+    monkeypatch.setattr(schedulers, "_RECIPES", {})
     kind = diffusers.DPMSolverMultistepScheduler
 
     def plan(steps: int = 4, kind: Any = kind, **settings: Any) -> da.schedules.Plan:
@@ -230,7 +230,7 @@ def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.Mon
 def test_schedulers_with_tables_need_not_be_tried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their own steps confirm their tables, to the last digit that they have."""
     monkeypatch.setattr(schedulers, "probe", lambda *given: pytest.fail("was tried"))
-    monkeypatch.setattr(schedulers, "_KNOWN", schedulers._Known())
+    monkeypatch.setattr(schedulers, "_RECIPES", {})
     spacings = [("leading", 0), ("leading", 1), ("linspace", 0), ("trailing", 0)]
     for (spacing, offset), steps, strength in itertools.product(spacings, (1, 7, 40), (1.0, 0.6)):
         scheduler = getattr(diffusers, kind)(timestep_spacing=spacing, steps_offset=offset)

@@ -17,7 +17,7 @@ from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursi
 from drawahead.adapters import from_diffusers
 from drawahead.policies.timing import Calls, Deadline
 from drawahead.randomness import Purpose, Stream, seed_from
-from drawahead.rounds.captured import Batch
+from drawahead.rounds.captured import CapturedBatch
 from drawahead.verification.statistics import same_law
 from tests.exactness import LEVEL
 
@@ -211,7 +211,7 @@ def test_a_control_loop_builds_one_chain(graphs: bool, monkeypatch: pytest.Monke
         raise AssertionError("built again")
 
     monkeypatch.setattr("drawahead.policies.policy.from_diffusers", refuse)
-    monkeypatch.setattr("drawahead.rounds.captured_run.Batch", refuse)
+    monkeypatch.setattr("drawahead.rounds.captured_run.CapturedBatch", refuse)
     chunks = [mine.conditional_sample(1, global_cond=seen(1, i).flatten(1)) for i in range(5)]
     assert len({float(chunk[0, 0, 0]) for chunk in chunks}) == 5
     assert mine.drawahead.latency.calls == 5
@@ -223,13 +223,13 @@ def test_a_control_loop_builds_one_chain(graphs: bool, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("sampler", [Coupled(8), Coupled(), Sequential()], ids=repr)
 def test_nothing_is_captured_after_the_first_call(sampler: da.Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
     captured: list[Any] = []
-    warm = Batch.warm
+    warm = CapturedBatch.warm
 
-    def counting(self: Batch, chain: Any, shape: Any) -> None:
+    def counting(self: CapturedBatch, chain: Any, shape: Any) -> None:
         captured.extend([shape] * (shape not in self.graphs))
         warm(self, chain, shape)
 
-    monkeypatch.setattr(Batch, "warm", counting)
+    monkeypatch.setattr(CapturedBatch, "warm", counting)
     mine = da.adapters.policy(tiny.LeRobotModel().eval(), sampler=sampler, seed=SEED, graphs=True)
     mine.conditional_sample(1, global_cond=seen(1).flatten(1))
     first = len(captured)

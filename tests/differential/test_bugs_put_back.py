@@ -24,7 +24,7 @@ from drawahead.chains.affine_queries import Aside
 from drawahead.chains.scalar_moves import ScalarMoves
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.laws import Gaussian
-from drawahead.rounds.captured import Batch, Shape
+from drawahead.rounds.captured import CapturedBatch, Shape
 from tests.differential.test_differential import CASES, judge, test_another_seed_is_other_noise_or_refused
 
 Patch = pytest.MonkeyPatch
@@ -57,23 +57,23 @@ class ByTheMean(Coupled):
 
 def least_by_the_mean(patch: Patch) -> None:
     """Captured rounds gave up speculation for all samples or for none."""
-    own = Batch.__init__
+    own = CapturedBatch.__init__
 
-    def init(batch: Batch, sampler: Any, fresh: Any) -> None:
+    def init(batch: CapturedBatch, sampler: Any, fresh: Any) -> None:
         by_mean = isinstance(sampler, Coupled)
         own(batch, ByTheMean(sampler.window, sampler.secant, sampler.least) if by_mean else sampler, fresh)
 
-    patch.setattr(Batch, "__init__", init)
+    patch.setattr(CapturedBatch, "__init__", init)
 
 
 def stale_drafts(patch: Patch) -> None:
     """After a captured round without speculation, drafts were those of an older position."""
-    own = Batch._round
+    own = CapturedBatch._round
 
     def pays(sampler: Coupled, position: Tensor, rounds: Tensor) -> Tensor:
         return (rounds != 3).expand(position.shape)
 
-    def stale(batch: Batch, model: Any, shape: Shape) -> None:
+    def stale(batch: CapturedBatch, model: Any, shape: Shape) -> None:
         before = {name: tensor.clone() for name, tensor in batch._drafts.items()}
         own(batch, model, shape)
         if not shape.window:
@@ -82,7 +82,7 @@ def stale_drafts(patch: Patch) -> None:
                 batch._drafts[name][later] = tensor[later]
 
     patch.setattr(Coupled, "pays", pays)
-    patch.setattr(Batch, "_round", stale)
+    patch.setattr(CapturedBatch, "_round", stale)
 
 
 def divided(x: Tensor, own: Tensor, slope: Tensor | float, values: Tensor) -> Tensor:

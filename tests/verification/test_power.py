@@ -18,8 +18,8 @@ from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Sequential
 from drawahead.targets import Hypercube, Ising, Pairs, Product
-from drawahead.verification.token_steps import AT_RANDOM, TOO_EARLY, token_steps
-from drawahead.verification.vector_steps import Recording, vector_steps
+from drawahead.verification.steps import AT_RANDOM, TOO_EARLY, token_steps
+from drawahead.verification.vector_steps import RecordedChain, vector_steps
 from tests.verification.broken import Leaking, Louder, Peeking, failed
 
 GRID = Ising(3, 3, coupling=0.6, field=0.2)
@@ -127,7 +127,7 @@ def test_a_wrong_spread_is_found_as_often_as_said() -> None:
     assert told is not None and told <= 0.06
     louder = Louder(factor=1 + told, steps=tuple(range(VECTORS.steps)))
     level = da.verify(VECTORS, 300, samplers=[louder], with_power=False).level / 2
-    recording, found = Recording.of(VECTORS, 300), 0
+    recording, found = RecordedChain.of(VECTORS, 300), 0
     assert recording is not None
     for seed in range(10):
         samples = da.sample(recording.chain, 300, sampler=louder, seed=seed).samples

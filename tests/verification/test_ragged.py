@@ -9,7 +9,7 @@ import drawahead as da
 from drawahead import HIDDEN, Block, Coupled, TokenChain
 from drawahead.chains.base import Tally
 from drawahead.targets import Pairs
-from drawahead.verification.token_steps import token_steps
+from drawahead.verification.steps import token_steps
 from tests.verification.broken import GRID, Leaking, Peeking, Stale, failed, ragged
 
 

@@ -12,7 +12,7 @@ from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.samplers import Sampler
 from drawahead.schedules import Given, Plan
 from drawahead.verification import vector_steps as module
-from drawahead.verification.vector_steps import Recording, vector_steps
+from drawahead.verification.vector_steps import RecordedChain, vector_steps
 from tests.gaussian.reference import SCHEDULES
 from tests.gaussian.stacked_reference import LINEAR, PLANS, D
 from tests.verification.broken import Drifting, Louder, failed
@@ -59,7 +59,7 @@ def test_steps_with_known_entries_are_tested(known: Tensor) -> None:
 
 
 def test_innovations_with_known_entries_are_those_of_the_free_ones() -> None:
-    recording = Recording.of(chain_of(forgetful(), known=EACH), 300)
+    recording = RecordedChain.of(chain_of(forgetful(), known=EACH), 300)
     assert recording is not None
     samples = da.sample(recording.chain, 300, sampler=Coupled(), seed=5).samples
     steps = vector_steps(recording, samples, 5)
@@ -136,7 +136,7 @@ def test_recording_asks_the_model_what_it_is_asked_without(sampler: Sampler) -> 
     plain = da.sample(chain, 20, sampler=sampler, seed=0).samples
     before = torch.cat(asked)
     asked.clear()
-    recording = Recording.of(chain, 20)
+    recording = RecordedChain.of(chain, 20)
     assert recording is not None
     kept = da.sample(recording.chain, 20, sampler=sampler, seed=0).samples
     assert kept.dtype == torch.float64 and torch.equal(kept[:, -1].float(), plain)
@@ -149,7 +149,7 @@ def test_recording_asks_the_model_what_it_is_asked_without(sampler: Sampler) -> 
 
 def test_the_noise_that_comes_back_is_the_noise_that_went_in() -> None:
     for chain in (chain_of(forgetful()), StackedChain(LINEAR["mixing"], PLANS["mixing"], (D,), dtype=torch.float64)):
-        recording = Recording.of(chain, 6)
+        recording = RecordedChain.of(chain, 6)
         assert recording is not None
         samples = da.sample(recording.chain, 6, sampler=da.Sequential(), seed=2).samples
         xi = vector_steps(recording, samples, 2).tables[0][:, -chain.steps :]
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_not_kept_and_that_is_said(monkeypatch: pytest.Monk
     chain = chain_of(forgetful())
     for room, number, steps in ((300 * N, 300, N), (80 * N, 80, N), (50 * 5, 50, 4), (16, 4, 4)):
         monkeypatch.setattr(module, "BYTES", 16 * room)
-        recording = Recording.of(chain, 300)
+        recording = RecordedChain.of(chain, 300)
         assert recording is not None and recording.num_samples == number
         tested = sum(step + 1 in {*recording.chain.record, N} for step in (0, *recording.chain.record))
         assert tested == steps and len(recording.chain.record) * number <= room

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.verification.statistics import kolmogorov, kolmogorov_columns
-from drawahead.verification.steps import Score
+from drawahead.verification.steps import TokenScore
 from drawahead.verification.white import Off, columns, moments, pooled, white
 from tests.exactness import LEVEL
 
@@ -125,30 +125,30 @@ def drawn(law: Tensor, seed: int) -> Tensor:
 
 def test_scores_have_the_mean_and_variance_they_say() -> None:
     law, other = laws(50, 0)
-    totals = torch.tensor([Score.of(law, other, drawn(law, seed)).total for seed in range(2000)])
-    score = Score.of(law, other, drawn(law, 0))
+    totals = torch.tensor([TokenScore.of(law, other, drawn(law, seed)).total for seed in range(2000)])
+    score = TokenScore.of(law, other, drawn(law, 0))
     assert abs(float(totals.mean())) < 4 * (score.variance / 2000) ** 0.5
     assert float(totals.var()) == pytest.approx(score.variance, rel=0.15)
-    gains = torch.tensor([Score.of(law, other, drawn(other, seed)).total for seed in range(2000)])
+    gains = torch.tensor([TokenScore.of(law, other, drawn(other, seed)).total for seed in range(2000)])
     assert float(gains.mean()) == pytest.approx(score.gain, abs=4 * (score.variance / 2000) ** 0.5 + 0.01)
     assert float((totals.abs() > 0).double().mean()) == 1.0
 
 
 def test_scores_find_what_they_say_and_no_more() -> None:
     law, other = laws(20_000, 1)
-    least = Score.of(law, other, drawn(law, 0)).least_found(LEVEL, 0.0)
+    least = TokenScore.of(law, other, drawn(law, 0)).least_found(LEVEL, 0.0)
     assert least is not None and least < 0.3
     found = passed = 0
     for seed in range(20):
         wrong = torch.rand(len(law), generator=torch.Generator().manual_seed(seed)) < least
         tokens = torch.where(wrong, drawn(other, seed), drawn(law, seed + 100))
-        found += Score.of(law, other, tokens).p_value(0.0) < LEVEL
-        passed += Score.of(law, other, drawn(law, seed)).p_value(0.0) > 1e-2
+        found += TokenScore.of(law, other, tokens).p_value(0.0) < LEVEL
+        passed += TokenScore.of(law, other, drawn(law, seed)).p_value(0.0) > 1e-2
     assert found >= 15 and passed >= 19
     assert (
-        Score.of(law, law, drawn(law, 0)).least_found(LEVEL, 0.0) is None
-        and not Score.of(law, law, drawn(law, 0)).differs
+        TokenScore.of(law, law, drawn(law, 0)).least_found(LEVEL, 0.0) is None
+        and not TokenScore.of(law, law, drawn(law, 0)).differs
     )
-    assert Score.of(law, other, drawn(other, 0)).p_value(0.5) == 1.0  # laws that may be off by so much
+    assert TokenScore.of(law, other, drawn(other, 0)).p_value(0.5) == 1.0  # laws that may be off by so much
     impossible = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-    assert Score.of(impossible, impossible, torch.tensor([0])).p_value(0.0) == 1.0
+    assert TokenScore.of(impossible, impossible, torch.tensor([0])).p_value(0.0) == 1.0

@@ -13,7 +13,6 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles.compiled import CompiledOracle, described
 from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
 from drawahead.oracles.memory import KEPT, Memory
@@ -93,12 +92,13 @@ class TokenChain(Chain):
         return repr(self.oracle)
 
     def compiled(self) -> TokenChain:
+        from drawahead.oracles.compiled import CompiledOracle
+
         return self.replace(oracle=CompiledOracle(self.oracle))
 
     @property
     def note(self) -> str:
-        words = [described(self.oracle.parts)] if isinstance(self.oracle, CompiledOracle) else []
-        return "; ".join(words + ([] if self.law_dtype == torch.float64 else [NARROW]))
+        return "; ".join(filter(None, (self.oracle.note, "" if self.law_dtype == torch.float64 else NARROW)))
 
     @property
     def steps(self) -> int:
@@ -126,7 +126,7 @@ class TokenChain(Chain):
         return self.oracle
 
     def without_model(self) -> TokenChain:
-        from drawahead.oracles.remote import RemoteOracle  # only workers need it
+        from drawahead.oracles.remote import RemoteOracle
 
         return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
 

@@ -10,10 +10,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["Points", "Subgraphs", "Tilings"]
 
-doors(
-    __name__,
-    {
-        "counting.dominoes": "Tilings",
-        "counting.graphs": "Points Subgraphs",
-    },
-)
+doors(__name__, {"counting.dominoes": "Tilings", "counting.graphs": "Points Subgraphs"})

@@ -11,11 +11,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["Local", "Ray", "Replicas"]
 
-doors(
-    __name__,
-    {
-        "executors.local": "Local",
-        "executors.ray": "Ray",
-        "executors.replicas": "Replicas",
-    },
-)
+doors(__name__, {"executors.local": "Local", "executors.ray": "Ray", "executors.replicas": "Replicas"})

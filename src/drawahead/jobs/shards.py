@@ -15,12 +15,11 @@ from torch import Tensor
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.history import History
 from drawahead.jobs import files
 from drawahead.jobs.config import Config
 from drawahead.jobs.store import SEAL
 from drawahead.oracles.condition import Given, fingerprint
-from drawahead.report import Report
+from drawahead.report import History, Report
 from drawahead.rounds.run import TRACED, Result
 from drawahead.validate import short
 

@@ -11,11 +11,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["Categorical", "Gaussian", "Law"]
 
-doors(
-    __name__,
-    {
-        "laws.base": "Law",
-        "laws.categorical": "Categorical",
-        "laws.gaussian": "Gaussian",
-    },
-)
+doors(__name__, {"laws.base": "Law", "laws.categorical": "Categorical", "laws.gaussian": "Gaussian"})

@@ -65,8 +65,8 @@ class CompiledOracle(ForwardingOracle):
         return {"oracle": self.oracle}
 
     @property
-    def parts(self) -> list[Compiled]:
-        return list(self.shared.values())
+    def note(self) -> str:
+        return described(list(self.shared.values()))
 
     def conditioned(self, **rows: Tensor) -> CompiledOracle:
         return CompiledOracle(self.oracle.conditioned(**rows), self.shared)

@@ -52,15 +52,18 @@ class TokenOracle(abc.ABC):
     probability proportional to this. None: all alike."""
 
     def __repr__(self) -> str:
-        length, tokens = (
-            getattr(self, name, "?") for name in ("length", "vocab_size")
-        )  # a user's may not have them yet
+        length, tokens = getattr(self, "length", "?"), getattr(self, "vocab_size", "?")  # which may not be set yet
         return f"<{type(self).__name__}: {length} positions, {tokens} tokens>"
 
     def _repr_html_(self) -> str:
         from drawahead.show.notebook import of_oracle  # what people look at comes last
 
         return of_oracle(self)
+
+    @property
+    def note(self) -> str:
+        """What a report says about it: how its model is run, where that matters."""
+        return ""
 
     def view(self) -> View | None:
         """How its samples look, by a view such as `drawahead.show.Texts`; None: as symbols."""

@@ -6,7 +6,6 @@ import copy
 import inspect
 import time
 from collections.abc import Collection
-from types import TracebackType
 from typing import Any, Self, cast, final
 
 import torch
@@ -140,9 +139,7 @@ class Accelerated:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
     @property

@@ -46,7 +46,7 @@ class Positions:
 
 
 @final
-class Batch:
+class CapturedBatch:
     """Rows of samples at fixed places in memory, with the graphs of their rounds.
 
     It holds no model: every method that asks one is given the chain.

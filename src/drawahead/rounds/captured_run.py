@@ -12,7 +12,7 @@ import torch
 
 from drawahead.chains.base import Paths, Tally
 from drawahead.report import Report
-from drawahead.rounds.captured import Batch, Positions, Shape
+from drawahead.rounds.captured import CapturedBatch, Positions, Shape
 from drawahead.rounds.held import Held
 from drawahead.rounds.run import Call, Run
 from drawahead.samplers.window import WindowSampler
@@ -46,7 +46,7 @@ class CapturedRun(Run):
         self._widest = sampler.widest(call.chain.steps)
         self._ladder = _ladder(self._widest, halved=sampler.window is not None)
         self._kept_ahead = self._rung(self._widest) if call.chain.row_bytes * self._widest < _SMALL else 0
-        self._batch: Batch | None = None
+        self._batch: CapturedBatch | None = None
         self._number: list[int] = []  # of the sample in each row; -1 where there is none any more
         self._began: list[int] = []
         self._positions = Positions([], [], [], [])
@@ -140,12 +140,12 @@ class CapturedRun(Run):
             if self._flight is not None and batch is not None:
                 batch.wait()
             batch, self._flight = None, None
-        batch = batch or Batch(self.sampler, fresh)
+        batch = batch or CapturedBatch(self.sampler, fresh)
         if self._flight is None:
             self._seat(batch, fresh, rows)
         self._batch = batch
 
-    def _seat(self, batch: Batch, fresh: Paths, rows: list[int]) -> None:
+    def _seat(self, batch: CapturedBatch, fresh: Paths, rows: list[int]) -> None:
         """Give these rows their samples."""
         if len(self._number) < batch.rows:
             self._number, self._began = ([-1] * batch.rows for _ in range(2))
@@ -174,7 +174,7 @@ class CapturedRun(Run):
             return parts[0] if parts else None
         return call.chain.start(call.seed, torch.cat([part.sample for part in parts]), Tally())
 
-    def _round(self, batch: Batch) -> None:
+    def _round(self, batch: CapturedBatch) -> None:
         live = [row for row, number in enumerate(self._number) if number >= 0]
         taken = self._take(batch, live) if self.tally.hurried else 0
         before, shape, began, fresh = self._flight or self._launch(batch)
@@ -205,12 +205,12 @@ class CapturedRun(Run):
             if self._number[row] >= 0:
                 self.trace(self._number[row], after.position[row])
 
-    def _launch(self, batch: Batch) -> _Flight:
+    def _launch(self, batch: CapturedBatch) -> _Flight:
         shape, began = self._shape(batch), time.perf_counter()
         fresh = not batch.has(shape)
         return _Flight(self._positions, batch.round(self.call.chain, shape), began, fresh)
 
-    def _take(self, batch: Batch, live: list[int]) -> int:
+    def _take(self, batch: CapturedBatch, live: list[int]) -> int:
         """Commit what is drafted, unverified. -> how many steps that were."""
         taken = sum(self._positions.width[row] for row in live)
         if taken:
@@ -219,7 +219,7 @@ class CapturedRun(Run):
             self.tally.unverified += taken
         return taken
 
-    def _retire(self, batch: Batch, rows: list[int]) -> None:
+    def _retire(self, batch: CapturedBatch, rows: list[int]) -> None:
         if not rows:
             return
         values = batch.results(self.call.chain, rows)
@@ -234,7 +234,7 @@ class CapturedRun(Run):
         for row in rows:
             self._number[row] = -1
 
-    def _shape(self, batch: Batch) -> Shape:
+    def _shape(self, batch: CapturedBatch) -> Shape:
         """The next round's: as wide as any row needs, and as wide ahead as any may need after it."""
         live = [row for row, number in enumerate(self._number) if number >= 0]
         standing = self._positions

@@ -4,7 +4,7 @@ A captured round reads a model's tensors where they lie, so weights changed in p
 is as it was when the round was captured. A guard is a list of marks, made by walking through the model: where tensors
 lie, plain attributes, flags and hooks, functions with the variables they close over and the globals they name. Code of
 installed packages is taken to stay as it is. What no walk can see (an environment variable, a file, a name put together
-at run time) the canary finds: see `Batch.agrees`.
+at run time) the canary finds: see `CapturedBatch.agrees`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,10 @@ from drawahead.rounds.choosing import Choice
 from drawahead.samplers.window import WindowSampler
 
 if TYPE_CHECKING:  # packed rounds do without
-    from drawahead.rounds.captured import Batch
+    from drawahead.rounds.captured import CapturedBatch
+    from drawahead.rounds.captured_run import CapturedRun
     from drawahead.rounds.guard import Guard
+    from drawahead.rounds.run import Call
 
 _MOST = 8  # batches
 CANARY = 1 / 200
@@ -26,7 +28,8 @@ CANARY = 1 / 200
 
 @final
 class Held:
-    """Captured rounds are used again only while the guard holds, and the canary agrees: see `guard` and `Batch.agrees`.
+    """Captured rounds are used again only while the guard holds, and the canary agrees: see `guard` and
+    `CapturedBatch.agrees`.
 
     One call at a time uses it; others wait. A call inside another, from a callback, gets a batch of its own.
     """
@@ -35,7 +38,7 @@ class Held:
         self.lock, self.closed = threading.RLock(), False
         self.chosen: dict[Any, Choice] = {}
         """Samplers, by what they were chosen for."""
-        self._batches: dict[Any, Batch] = {}
+        self._batches: dict[Any, CapturedBatch] = {}
         self._guard: Guard | None = None
         self._busy = 0.0  # seconds of captured rounds since the canary last agreed
         self._agreed = time.time()
@@ -54,7 +57,7 @@ class Held:
         self._batches.clear()
         self._guard, self._busy, self._agreed = None, 0.0, time.time()
 
-    def pop(self, sampler: WindowSampler, fresh: Paths) -> Batch | None:
+    def pop(self, sampler: WindowSampler, fresh: Paths) -> CapturedBatch | None:
         """The batch for such rows, which is nobody else's until it is given back."""
         batch = self._batches.pop(_key(sampler, fresh), None)
         if batch is not None:
@@ -76,11 +79,11 @@ class Held:
             self._guard = now
         return same
 
-    def is_due(self, batch: Batch) -> bool:
+    def is_due(self, batch: CapturedBatch) -> bool:
         """Whether it is time for the canary: so rarely that it takes a small share of the time."""
         return batch.question_seconds <= CANARY * self._busy
 
-    def agrees(self, chain: Chain, batch: Batch) -> bool:
+    def agrees(self, chain: Chain, batch: CapturedBatch) -> bool:
         """Whether the model answers as its captured rounds do. If not they are dropped, and a warning says so."""
         if batch.agrees(chain):
             self._busy, self._agreed = 0.0, time.time()
@@ -97,7 +100,7 @@ class Held:
         self.holds(chain)
         return False
 
-    def give_back(self, chain: Chain, sampler: WindowSampler, batch: Batch, seconds: float) -> None:
+    def give_back(self, chain: Chain, sampler: WindowSampler, batch: CapturedBatch, seconds: float) -> None:
         """Keep the batch of a call that has ended, if the model is still the one that it began with."""
         self._busy += seconds
         if not batch.graphs or self._guard is None:
@@ -124,6 +127,13 @@ class Held:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def captured_run(call: Call, held: Held) -> CapturedRun:
+    """A run of captured rounds, with the code that only they need."""
+    from drawahead.rounds.captured_run import CapturedRun
+
+    return CapturedRun(call, held)
 
 
 def _marked(chain: Chain) -> Guard:

@@ -12,12 +12,10 @@ import torch
 
 from drawahead.chains.base import Tally
 from drawahead.executors.local import Local
-from drawahead.rounds.captured_run import CapturedRun
 from drawahead.rounds.choosing import Choice, choose, timed
-from drawahead.rounds.held import Held
+from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.recording import NotCaptured
-from drawahead.rounds.run import Call, Run
+from drawahead.rounds.run import Call, NotCaptured, Run
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
@@ -84,8 +82,7 @@ class _Measuring:
     def seconds(self, window: int) -> float:
         if not self.captured:
             return self._packed(window)
-        run = self._run(Coupled(window=window) if window else Sequential())
-        assert isinstance(run, CapturedRun)
+        run = captured_run(self._pilot(Coupled(window=window) if window else Sequential()), self._held)
         try:
             next(run.rounds, None)  # which may have to be captured
             run.wait()
@@ -116,10 +113,12 @@ class _Measuring:
             self._end(run)
 
     def _run(self, sampler: Sampler) -> Run:
+        call, captured = self._pilot(sampler), self.captured and isinstance(sampler, WindowSampler)
+        return captured_run(call, self._held) if captured else PackedRun(call)
+
+    def _pilot(self, sampler: Sampler) -> Call:
         seed = (self._call.seed + OTHER_NOISE) % 2**64
-        call = replace(self._call, sampler=sampler, seed=seed, num_samples=self.live, first=0)
-        captured = self.captured and isinstance(sampler, WindowSampler)
-        return CapturedRun(call, self._held) if captured else PackedRun(call)
+        return replace(self._call, sampler=sampler, seed=seed, num_samples=self.live, first=0)
 
     def _end(self, run: Run) -> None:
         self.probes += sum(run.widths)

@@ -9,11 +9,8 @@ from typing import Any, Protocol, final
 
 import torch
 
+from drawahead.rounds.run import NotCaptured
 from drawahead.rounds.threads import no_garbage_collection
-
-
-class NotCaptured(Exception):
-    """The model does something that a graph cannot hold."""
 
 
 class Recording(Protocol):

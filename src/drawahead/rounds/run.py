@@ -14,12 +14,12 @@ from torch import Tensor
 
 from drawahead.chains.base import Chain, Tally
 from drawahead.errors import InputError, SamplingError
-from drawahead.history import History
-from drawahead.report import Report
+from drawahead.report import History, Report
 from drawahead.rounds.choosing import Choice
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
 from drawahead.validate import short
+from drawahead.words import counted
 
 TRACED = 16  # samples whose progress the report keeps: the first ones of the call
 
@@ -39,7 +39,7 @@ class Result:
     def __repr__(self) -> str:
         count, shape = len(self.samples), tuple(self.samples.shape[1:])
         dtype, early = str(self.samples.dtype).removeprefix("torch."), "" if self.complete else ", stopped early"
-        return f"<Result: {count} sample{'s' * (count != 1)} of shape {shape}, {dtype}{early}; {self.report!r}>"
+        return f"<Result: {counted(count, 'sample')} of shape {shape}, {dtype}{early}; {self.report!r}>"
 
     def _repr_html_(self) -> str:
         from drawahead.show.notebook import of_result  # pages look at everything: they come last
@@ -76,6 +76,10 @@ class Call:
         """Whether rounds are captured, if the sampler draws in windows and the model can be."""
         splits = self.executor is not None or self.max_batch_size is not None
         return self.chain.device.type == "cuda" and not splits if self.graphs is None else self.graphs
+
+
+class NotCaptured(Exception):
+    """The model does something that a graph cannot hold."""
 
 
 class Stop(Protocol):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.show import summary
+from drawahead.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +71,7 @@ def progress(
             colour, marker = style(name)
             # Markers show single rounds while there are few, then only where the sample ends.
             every = 1 if rounds <= 24 else [rounds]
-            end = f"{rounds} round{'s' * (rounds != 1)}" if committed[-1] == steps else f"stopped at {rounds} rounds"
+            end = counted(rounds, "round") if committed[-1] == steps else f"stopped at {rounds} rounds"
             axes.plot(
                 range(rounds + 1),
                 committed,

@@ -13,7 +13,7 @@ from rich.text import Text
 from torch import Tensor
 
 from drawahead.show.pictures import Letters
-from drawahead.words import printable
+from drawahead.words import counted, printable
 
 PRINTED = 6
 """Samples on a terminal, at most; texts are all printed."""
@@ -59,7 +59,7 @@ def texts(rows: Iterable[tuple[Letters, int]], blanks: Iterable[int]) -> Table:
             shown.append("" if picture.tight or not i else " ")
             lines_of_it = "\n".join(map(printable, letter.split("\n")))
             shown.append(lines_of_it, "bold green" if i in outstanding else None)
-        grid.add_row(f"{rounds} round{'s' * (rounds != 1)}", shown)
+        grid.add_row(counted(rounds, "round"), shown)
     return grid
 
 

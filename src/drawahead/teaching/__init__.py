@@ -9,9 +9,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["explain"]
 
-doors(
-    __name__,
-    {
-        "teaching.explain": "explain",
-    },
-)
+doors(__name__, {"teaching.explain": "explain"})

@@ -16,6 +16,7 @@ from drawahead.targets import PlanarMatching
 from drawahead.teaching.walks import BOARD, LENGTH, LETTERS, NAMES, Segment, Walk, walk
 from drawahead.teaching.windows import OPEN, windows
 from drawahead.validate import short
+from drawahead.words import counted
 
 SEED = 4
 """Of the runs that are shown unless another is asked for: one in which every sampler has something to correct."""
@@ -91,7 +92,7 @@ def _section(each: Walk) -> str:
     guarantee = each.sampler.guarantee
     told = f"{'exact' if guarantee.exact else 'not exact'} · rounds {guarantee.rounds} · {guarantee.reference}"
     report = each.report
-    queries, rounds = f"{report.queries} queries", f"{report.rounds} round{'s' * (report.rounds != 1)}"
+    queries, rounds = f"{report.queries} queries", counted(report.rounds, "round")
     steps = each.chain.steps
     cost = f"This run: {steps} steps in <b>{rounds}</b> and {queries}; one by one takes {steps} of both."
     body = _BODIES[each.name](each)

@@ -48,7 +48,7 @@ _MADE: dict[str, Callable[[], Sampler]] = {
     "picard": lambda: samplers.Picard(window=5),
     "separated": Separated,
 }
-NAMES = ("sequential", "stepwise", "block", "recursive", "coupled", "picard", "separated")
+NAMES = tuple(_MADE)
 """The samplers, in the order in which they are best explained."""
 
 

@@ -10,10 +10,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["Finding", "Verdict", "verify"]
 
-doors(
-    __name__,
-    {
-        "verification.findings": "Finding Verdict",
-        "verification.verify": "verify",
-    },
-)
+doors(__name__, {"verification.findings": "Finding Verdict", "verification.verify": "verify"})

@@ -91,7 +91,7 @@ CELLS = 6  # prefixes of each path that are asked about
 
 
 @torch.no_grad()
-def doors(
+def doors_agree(
     runner: Runner, chain: TokenChain, seed: int, number: int, shown: Rounding, max_batch_size: int | None
 ) -> list[Finding]:
     """Questions about so many finished paths, all of which have something to draw."""

@@ -8,26 +8,42 @@ Tokens are compared with one other law besides, which they might have been drawn
 the law a token should have and q the other. The score h = (q - p) / (q + p) of the token, between -1 and 1, has a known
 mean and variance under p. Minus its mean it is a martingale difference, whatever the tokens before; and its mean is
 larger by the sum of (q - p)^2 / (q + p) where the token is drawn from q instead.
+
+The innovation of a token is made of a uniform: the law's distribution function at the token, smeared over the token's
+own mass by fresh noise; once with tokens in their order, once with likelier ones first.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
+import torch
 from torch import Tensor
+from torch.special import ndtri
 
+from drawahead.chains.base import Tally, repeated
+from drawahead.chains.rereading import Reread
+from drawahead.chains.tokens import TokenChain, TokenPaths
+from drawahead.executors.local import Local
+from drawahead.oracles.tokens import HIDDEN
+from drawahead.randomness import Purpose, Stream
 from drawahead.verification.white import EXACT, Off, white
 
 ENOUGH = 1.2816
 """Standard deviations below its mean that nine of ten values lie above."""
+CHUNK = 2**24  # probabilities worked on at a time
+AT_RANDOM = "tokens drawn at random"
+TOO_EARLY = "tokens drawn without regard to the few before"
+CERTAIN = 1e-9
+"""Of a model whose answers differ by no more than this, no token can be drawn that has probability zero."""
 
 
 @final
 @dataclass(frozen=True)
-class Score:
+class TokenScore:
     """Sums over all steps."""
 
     total: float = 0.0
@@ -38,7 +54,7 @@ class Score:
     count: int = 0
 
     @staticmethod
-    def of(law: Tensor, other: Tensor, token: Tensor) -> Score:
+    def of(law: Tensor, other: Tensor, token: Tensor) -> TokenScore:
         """Of tokens (cells,) with these laws (cells, q)."""
         both = law + other
         score = ((other - law) / both.where(both > 0, both.new_ones(()))).where(both > 0, both.new_zeros(()))
@@ -46,10 +62,10 @@ class Score:
         variance = (law * score.square()).sum(1) - mean.square()
         total = score.gather(1, token[:, None])[:, 0] - mean
         gain = (other * score).sum(1) - mean
-        return Score(float(total.sum()), float(variance.clamp(min=0).sum()), float(gain.sum()), len(token))
+        return TokenScore(float(total.sum()), float(variance.clamp(min=0).sum()), float(gain.sum()), len(token))
 
-    def __add__(self, other: Score) -> Score:
-        return Score(
+    def __add__(self, other: TokenScore) -> TokenScore:
+        return TokenScore(
             self.total + other.total,
             self.variance + other.variance,
             self.gain + other.gain,
@@ -92,7 +108,7 @@ class Steps:
     """Steps whose value has probability zero."""
     missed: float | None = None
     """By how much states miss what is not random in them, relative to the step; None if all of it is random."""
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    scores: Mapping[str, TokenScore] = field(default_factory=dict)
     """How much more the steps look as if they had gone wrong in some way."""
     untested: tuple[str, ...] = ()
     """What of the steps is not in the tables, and why."""
@@ -114,3 +130,95 @@ class Steps:
     def tests(self) -> int:
         """How many p-values are combined."""
         return len(self.tables) + len(self.scores)
+
+
+@torch.no_grad()
+def token_steps(
+    chain: TokenChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
+) -> Steps:
+    """Of tokens (m, n) drawn with this seed: every step of every sample."""
+    oracle, executor = chain.oracle, Local(max_batch_size)
+    rows = max(1, CHUNK // (2 * oracle.vocab_size * oracle.length))
+    parts = [_part(chain, samples, numbers, seed, executor) for numbers in torch.arange(len(samples)).split(rows)]
+    one, other = (torch.cat([part.normals[i] for part in parts])[..., None] for i in range(2))
+    scores = {way: sum((part.scores[way] for part in parts), TokenScore()) for way in (AT_RANDOM, TOO_EARLY)}
+    impossible = sum(part.impossible for part in parts) if off.step <= CERTAIN else 0
+    return Steps((one, other), off, impossible=impossible, scores=scores)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Of some samples."""
+
+    normals: tuple[Tensor, Tensor]  # (m, steps), NaN where a sample has no such step
+    scores: dict[str, TokenScore]
+    impossible: int
+
+
+def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, executor: Local) -> _Part:
+    oracle = chain.oracle
+    paths = chain.start(seed, numbers, Tally())  # samples with nothing hidden have left
+    drawn_tokens = samples[paths.sample]
+    paths.length = torch.minimum(paths.length, (drawn_tokens != HIDDEN).sum(1))  # or they ended early
+    row = repeated(paths.length)
+    prefix = torch.arange(len(row)) - (paths.length.cumsum(0) - paths.length)[row]
+    tokens = drawn_tokens.clamp(min=0).to(oracle.device)
+    law, older, early = _laws(paths, tokens, row, prefix, executor)
+    row, prefix = row.to(oracle.device), prefix.to(oracle.device)
+    drawn = tokens[row, paths.order[row, prefix]]
+    step = torch.arange(max(1, chain.steps), device=oracle.device).expand(len(paths), -1)
+    # Noise of another seed: that of this one has been spent.
+    smear = Stream.of_samples(seed ^ 0x5EED, paths.sample.to(oracle.device)).uniform(Purpose.ACCEPT, step)
+    place = (paths.sample - numbers[0]).to(oracle.device)[row], prefix
+    blank = torch.full((len(numbers), step.shape[1]), torch.nan, dtype=torch.float64, device=oracle.device)
+    if chain.ends_early:  # noise stands for steps behind the end: a length tells of the step before it
+        blank = ndtri(smear.clamp(1e-12, 1 - 1e-12))
+    one, other = (blank.index_put(place, values).cpu() for values in _normals(law, drawn, smear[row, prefix]))
+    scores = {
+        AT_RANDOM: TokenScore.of(law, torch.full_like(law, 1 / oracle.vocab_size), drawn),
+        TOO_EARLY: TokenScore.of(law[older], early, drawn[older]),
+    }
+    return _Part((one, other), scores, int((law.gather(1, drawn[:, None]) == 0).sum()))
+
+
+def _laws(
+    paths: TokenPaths, tokens: Tensor, row: Tensor, prefix: Tensor, executor: Local
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of every step of finished paths its law; which steps have an older answer; and the law they have by that.
+
+    Every so many steps an answer is read for all steps up to the next one, as a draft would.
+    """
+    oracle, device = paths.oracle, paths.device
+    apart = max(2, round(2 * math.sqrt(int(paths.length.max())))) if len(row) else 2
+    since = prefix % apart
+    older = since > 0
+    reach = torch.where(older, 0, torch.minimum(torch.full_like(prefix, apart), paths.length[row] - prefix) - 1)
+    if not len(row):
+        none = torch.zeros(0, oracle.vocab_size, dtype=torch.float64, device=device)
+        return none, older.to(device), none
+    paths.tokens = tokens
+    table = torch.zeros(len(paths), int(paths.length.max()), dtype=torch.int64).index_put((row, prefix), reach)
+    asked = replace(paths.ask(None, paths.length, table), dtype=torch.float64)
+    answers = executor.answer([asked])[0].exp()
+    if not oracle.rereads:
+        own = (reach + 1).cumsum(0) - (reach + 1)
+        early = (own[torch.arange(len(row)) - since] + since)[older]
+        return answers[own.to(device)], older.to(device), answers[early.to(device)]
+    step = torch.minimum(torch.arange(int(paths.length.max())), paths.length[:, None] - 1)
+    more = executor.answer([Reread(asked, step - step % apart, step)])[0].exp()
+    early_rows = more.view(*step.shape, -1)[row[older].to(device), prefix[older].to(device)]
+    return answers, older.to(device), early_rows
+
+
+def _normals(law: Tensor, token: Tensor, smear: Tensor) -> tuple[Tensor, Tensor]:
+    """The two innovations of tokens (cells,) under probabilities (cells, q)."""
+    token, smear = token[:, None], smear[:, None]
+    mass = law.gather(1, token)
+    before = law.cumsum(1).gather(1, token) - mass
+    likelier = torch.where(law > mass, law, 0.0).sum(1, keepdim=True)
+    first = torch.arange(law.shape[1], device=law.device) < token
+    tied = torch.where((law == mass) & first, mass, 0.0).sum(1, keepdim=True)
+    uniforms = (before + smear * mass, likelier + tied + smear * mass)
+    one, other = (ndtri(u.clamp(1e-12, 1 - 1e-12))[:, 0] for u in uniforms)
+    return one, other

@@ -49,7 +49,7 @@ class _InItsOwnDtype:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Recording:
+class RecordedChain:
     """The same chain with states kept, and of how many samples that may be."""
 
     chain: Recordable
@@ -57,24 +57,24 @@ class Recording:
     untested: tuple[str, ...] = ()
 
     @staticmethod
-    def of(chain: Recordable, num_samples: int) -> Recording | None:
+    def of(chain: Recordable, num_samples: int) -> RecordedChain | None:
         """As many states as may be kept: of all samples, or of fewer, or of some steps alone. None if that is none."""
         steps, room = chain.steps, BYTES // (8 * math.prod(chain.state_shape))
         if num_samples * steps <= room:
-            return Recording(_keeping(chain, range(1, steps)), num_samples)
+            return RecordedChain(_keeping(chain, range(1, steps)), num_samples)
         why = f"their states would take more than {BYTES >> 20} MB"
         number = min(num_samples, max(room // steps, FEWEST), room // RUN)
         if number < 1:
             return None
         samples = f"the steps of {num_samples - number} of {num_samples} samples: {why}"
         if number * steps <= room:
-            return Recording(_keeping(chain, range(1, steps)), number, (samples,))
+            return RecordedChain(_keeping(chain, range(1, steps)), number, (samples,))
         runs = room // number // RUN
         first = torch.linspace(1, max(1, steps - RUN), runs).long().tolist()
         kept = sorted({step for begin in first for step in range(begin, begin + RUN) if step < steps})
         tested = sum(step + 1 in {*kept, steps} for step in [0, *kept])
         untested = (f"{steps - tested} of {steps} steps: {why}",)
-        return Recording(_keeping(chain, kept), number, (*untested, samples) if number < num_samples else untested)
+        return RecordedChain(_keeping(chain, kept), number, (*untested, samples) if number < num_samples else untested)
 
 
 def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
@@ -89,7 +89,7 @@ def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
 
 @torch.no_grad()
 def vector_steps(
-    recording: Recording, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
+    recording: RecordedChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
 ) -> Steps:
     """Of samples (m, kept, ...) of a recorded chain, drawn with this seed: the noise of every step that can be seen."""
     chain, executor = recording.chain, Local(max_batch_size)

@@ -23,14 +23,14 @@ from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
 from drawahead.validate import instance, whole
-from drawahead.verification.answers import answers, doors, drawn_ones
+from drawahead.verification.answers import answers, doors_agree, drawn_ones
 from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Finding, Power, Verdict
 from drawahead.verification.power import power_of_samples, power_of_steps
 from drawahead.verification.rounding import Difference, Rounding
 from drawahead.verification.same import Bound
 from drawahead.verification.statistics import same_law
-from drawahead.verification.token_steps import token_steps
-from drawahead.verification.vector_steps import Recording, vector_steps
+from drawahead.verification.steps import token_steps
+from drawahead.verification.vector_steps import RecordedChain, vector_steps
 from drawahead.verification.white import Off
 
 LEVEL = 1e-3
@@ -127,9 +127,9 @@ class _Parts:
         self.power: Power = {}
         self.untested: list[str] = []
         self.shown, self.sound = Rounding(), True
-        self.recording: Recording | None = None
+        self.recording: RecordedChain | None = None
         if isinstance(chain, GaussianChain | StackedChain):
-            self.recording = Recording.of(chain, num_samples)
+            self.recording = RecordedChain.of(chain, num_samples)
             if self.recording is None:
                 self.untested.append("the steps: the states of one sample would take too much memory")
             else:
@@ -146,7 +146,7 @@ class _Parts:
         has_steps = isinstance(self.chain, TokenChain) or self.recording is not None
         return 1 + has_steps + self._draws_the_same(sampler)
 
-    def draw(self, sampler: Sampler, seed: int, part: str, recording: Recording | None = None) -> Tensor:
+    def draw(self, sampler: Sampler, seed: int, part: str, recording: RecordedChain | None = None) -> Tensor:
         runner, number = (
             (self.runner, self.num_samples) if recording is None else (self.recorder, recording.num_samples)
         )
@@ -163,7 +163,7 @@ class _Parts:
         if not self.findings[0].passed:
             self.untested.append("what else answers depend on: the same question does not get the same answer")
         elif isinstance(chain, TokenChain):
-            self.findings += doors(self.runner, chain, self.seed, number, self.shown, self.max_batch_size)
+            self.findings += doors_agree(self.runner, chain, self.seed, number, self.shown, self.max_batch_size)
         self.sound = all(finding.passed for finding in self.findings)
         self.power = {finding.check: {"a difference": finding.allowed} for finding in self.findings}
 

@@ -11,7 +11,7 @@ import inspect
 import types
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +52,11 @@ _ROOM = 0.5
 """A learned variance is hoped to stay above this share of the fixed small one, in standard deviations."""
 _FEW = 24  # steps at which a scheduler of diffusers is seen to do as its tables say
 
+_RECIPES: dict[object, Recipe] = {}
+"""What the latest schedulers were found to do, by all that is in them: pipelines ask in every call, and trying a
+scheduler takes seconds."""
+_MOST = 8  # recipes
+
 Options = Mapping[str, Any]
 
 
@@ -76,7 +81,15 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
 
 def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
     """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
-    return _KNOWN.recipe(ready, options, first)
+    try:
+        key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
+    except TypeError:  # there is something in it that cannot be compared: it is read each time
+        return _read(ready, options, first)
+    made = _RECIPES.pop(key, None) or _read(ready, options, first)
+    _RECIPES[key] = made
+    for old in [*_RECIPES][:-_MOST]:
+        _RECIPES.pop(old, None)
+    return made
 
 
 def _read(ready: Any, options: Options, first: int) -> Recipe:
@@ -134,30 +147,6 @@ def _stock(ready: Any) -> bool:
     known, parameters = _SETTINGS.get(_family(ready), set()), inspect.signature(type(ready).__init__).parameters
     others = {name: part.default for name, part in parameters.items() if name not in known}
     return not has_functions(ready) and all(getattr(ready.config, *each) == each[1] for each in others.items())
-
-
-@final
-class _Known:
-    """What the latest schedulers were found to do, by all that is in them: pipelines ask in every call, and trying a
-    scheduler takes seconds."""
-
-    def __init__(self, most: int = 8) -> None:
-        self.most = most
-        self._recipes: dict[object, Recipe] = {}
-
-    def recipe(self, ready: Any, options: Options, first: int) -> Recipe:
-        try:
-            key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
-        except TypeError:  # there is something in it that cannot be compared: it is read each time
-            return _read(ready, options, first)
-        found = self._recipes.pop(key, None) or _read(ready, options, first)
-        self._recipes[key] = found
-        for old in [*self._recipes][: -self.most]:
-            self._recipes.pop(old, None)
-        return found
-
-
-_KNOWN = _Known()
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from drawahead.sample import Result, as_chain
 from drawahead.show.pictures import Letters, Picture
 from drawahead.show.views import Texts, View, view_of, view_of_samples
 from drawahead.validate import instance, whole
+from drawahead.words import counted
 
 Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]
 
@@ -106,7 +107,7 @@ def _shown(rows: Iterable[tuple[int, int | None, Picture]], total: int) -> Galle
 
 
 def _figure(sample: Shown) -> str:
-    rounds = "" if sample.rounds is None else f"{sample.rounds} round{'s' * (sample.rounds != 1)}"
+    rounds = "" if sample.rounds is None else counted(sample.rounds, "round")
     caption = f"<span>sample {sample.number}</span> <span>{rounds}</span>"
     label = f"sample {sample.number}" + (f", drawn in {rounds}" if rounds else "")
     kind = escape(type(sample.picture).__name__.lower())
