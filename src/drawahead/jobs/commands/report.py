@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from drawahead.cli import options
+from drawahead.cli.options import option
 from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
+from drawahead.jobs.commands.folders import USUALLY, Folder
 
 if TYPE_CHECKING:
     from drawahead.chains import Chain
@@ -19,48 +19,37 @@ if TYPE_CHECKING:
 
 
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="The folder of a job, as `drawahead sample --out DIR` makes it.", show_default=False
-        ),
-    ],
+    folder: Folder,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The page to write; or, FILE.gif, the film alone.",
-            show_default="report.html in the folder",
-            dir_okay=False,
-            rich_help_panel=options.WRITTEN,
+        option(
+            options.WRITTEN,
+            "--out FILE",
+            "The page to write; or, FILE.gif, the film alone.",
+            usually="report.html in the folder",
         ),
     ] = None,
     gif: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.gif",
-            help="Write the film as an animated GIF, too; --out FILE.gif writes nothing else.",
-            show_default=False,
-            dir_okay=False,
-            rich_help_panel=options.WRITTEN,
+        option(
+            options.WRITTEN,
+            "--gif FILE.gif",
+            "Write the film as an animated GIF, too; --out FILE.gif writes nothing else.",
         ),
     ] = None,
     num: Annotated[
-        int | None,
-        typer.Option(
-            "--num", "-n", metavar="N", min=0, help="How many samples to show.", show_default="as many as suit a page"
-        ),
+        int | None, option(None, "--num -n N", "How many samples to show.", least=0, usually="as many as suit a page")
     ] = None,
     films: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="How many samples to animate; images are drawn again for it."),
+        int, option(None, "--films N", "How many samples to animate; images are drawn again for it.", least=0)
     ] = 4,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A model of your own that the job drew from, to show its samples as they are. It is imported.",
-            show_default="what the job names, if it is one of drawahead's",
+        option(
+            None,
+            "--target NAME",
+            "A model of your own that the job drew from, to show its samples as they are. It is imported.",
+            usually=USUALLY,
         ),
     ] = None,
     json: options.Json = False,
@@ -84,6 +73,8 @@ def report(
     for name, path in (("--out", out), ("--gif", gif)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{name} {path}: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise InputError(f"{name} {path} is a folder: name a file")
     if gif is not None:
         _check_gif(gif, films)
     if target is None:
