@@ -49,21 +49,19 @@ class ShardWorker:
     """One process that holds a model. It knows nothing of what sends it shards."""
 
     def __init__(self) -> None:
-        self._model: Model | None = None
+        self._model: Model
         self._rounds = 0
 
     def build(self, make: Make) -> Facts:
         """Build the model."""
         made = make()
         self._model = Model(made.chain, made) if isinstance(made, Replicas) else Model(chain_of(made))
-        return Facts.of(self._model.chain)
+        return self._model.facts
 
     def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
         """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
-        if self._model is None:
-            raise InputError("the worker has no model yet: build it first")
         if asked is None:
-            return self._model.condition, ""
+            return self._model.condition(), ""
         try:
             if isinstance(asked, JobRequest):
                 return self._model.begin(asked), ""
