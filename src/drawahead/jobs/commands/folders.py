@@ -50,14 +50,14 @@ def status(
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Read every shard of a job, and draw those again that are damaged."""
     from drawahead import jobs
-    from drawahead.jobs.commands.exporting import chain_of_job
+    from drawahead.jobs.commands.report import chain_of
 
     job = jobs.read(folder)
     damaged = [shard.file for shard in job.damaged()]
     if not job.has_condition:
         damaged.append("the condition")
     if damaged:
-        chain, which = chain_of_job(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
+        chain, which = chain_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
         if chain is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
         jobs.mend(folder, chain)

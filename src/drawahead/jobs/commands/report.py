@@ -57,8 +57,6 @@ def report(
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
-    from drawahead.cli.registry import named
-    from drawahead.cli.subjects import TargetOptions
 
     job = jobs.read(folder)
     job.verify()
@@ -77,10 +75,7 @@ def report(
             raise InputError(f"{name} {path} is a folder: name a file")
     if gif is not None:
         _check_gif(gif, films)
-    if target is None:
-        subject = subject_of(job)
-    else:
-        subject = named(target, TargetOptions().filled(job.config.options)).of(job.config.num)
+    subject = subject_of(job, target)
     chain, view = (None, None) if subject is None else (subject.chain, subject.view)
     if gif is not None:
         if chain is None:
@@ -127,25 +122,29 @@ def _check_gif(gif: Path, films: int) -> None:
     plots.check()
 
 
-def chain_of(job: Job) -> Chain | None:
-    """What a job draws from, if it is one of drawahead's own."""
-    subject = subject_of(job)
+def chain_of(job: Job, target: str | None = None) -> Chain | None:
+    """The chain of `subject_of`."""
+    subject = subject_of(job, target)
     return None if subject is None else subject.chain
 
 
-def subject_of(job: Job) -> Subject | None:
-    """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
-    imported, and nothing is built that is larger than its samples."""
+def subject_of(job: Job, target: str | None) -> Subject | None:
+    """What a job draws from: the user's own model, if `target` names one, or one of drawahead's. A folder may come from
+    anywhere: nothing it names is imported, and nothing is built that is larger than its samples."""
     from drawahead.cli.registry import entries, named
     from drawahead.cli.subjects import TargetOptions
     from drawahead.counting.commands.entries import fits
 
-    name, config = job.config.name, job.config
-    listed = any(entry.name == name for entry in entries())
+    config, asked = job.config, TargetOptions()
+    if target is not None:
+        return named(target, asked.filled(config.options)).of(config.num)
+    listed = any(entry.name == config.name for entry in entries())
     if not listed or not job.num_samples or not fits(config.options, math.prod(config.shape)):
         return None
     job.look()  # they have the shape that the manifest tells, or this fails
-    asked = TargetOptions().filled(config.options)
+    asked = asked.filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
-        raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
-    return named(name, asked).of(config.num)
+        raise InputError(
+            f"the job has samples of shape {config.shape}, which {config.name} of size {asked.size} has not"
+        )
+    return named(config.name, asked).of(config.num)
