@@ -49,7 +49,7 @@ class ShardWorker:
     """One process that holds a model. It knows nothing of what sends it shards."""
 
     def __init__(self) -> None:
-        self._model: Model
+        self._model: Model | None = None
         self._rounds = 0
 
     def build(self, make: Make) -> Facts:
@@ -60,6 +60,8 @@ class ShardWorker:
 
     def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
         """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
+        if self._model is None:
+            raise InputError("the worker has no model yet: build it first")
         if asked is None:
             return self._model.condition(), ""
         try:
