@@ -16,7 +16,12 @@ from drawahead.oracles import needs
 
 Output = pytest.CaptureFixture[str]
 HUGE = "1000000000000000000"
-SMALL = {"emoji": ["--prompt", "cat", "--steps", "2"], "fashion": ["--steps", "2"], "text": ["--size", "4"]}
+SMALL = {
+    "emoji": ["--prompt", "cat", "--steps", "2"],
+    "emoji-tokens": ["--prompt", "cat"],
+    "fashion": ["--steps", "2"],
+    "text": ["--size", "4"],
+}
 NAMES = {entry.name: entry for entry in entries()}
 
 

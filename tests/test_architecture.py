@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "drawahead"
 PICTURE = (ROOT / "docs" / "design.md").read_text().split("```")[1]

@@ -363,7 +363,7 @@ def test_models_say_what_is_still_to_install(
         (["sample", "pairs", "--out", "a.pdf"], "--out must end in .npz, .json, .png, .txt, or be a folder"),
         (["sample", "pairs", "--resume"], "--resume is for a folder of shards"),
         (["sample", "pairs", "--shard-size", "3", "--out", "a.npz"], "--shard-size is for a folder"),
-        (["sample", "pairs", "--out", "/proc/nowhere/job"], "cannot be a folder for samples"),
+        (["sample", "pairs", "--out", "/proc/nowhere/job"], "cannot be the folder of a job"),
         (
             ["sample", "pairs", "--dtype", "float32"],
             "--dtype does not apply to pairs; its exact oracle computes in float64",

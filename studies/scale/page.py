@@ -18,10 +18,10 @@ SAMPLES = (1, 1000, 10**6)
 HEAVY = (0.001, 0.01, 0.1)  # seconds that a query is supposed to take
 
 
-def values(found: Row, gpu: Row, speed: Row, shards: Row, heavy: Row) -> dict[str, str]:
+def values(found: Row, gpu: Row, speed: Row, shards: Row, heavy: Row) -> dict[str, str | None]:
     """What the measured parts say."""
     models, overhead = [images(speed, gpu), texts(speed, gpu)], ray_overhead(found)
-    parts = [_memory(gpu), _cost(found), _shards(shards), _million(shards["million"]), _uncaptured(gpu)]
+    parts: list[Any] = [_memory(gpu), _cost(found), _shards(shards), _million(shards["million"]), _uncaptured(gpu)]
     parts += [_sizing(models, overhead), _heavy(models[0], overhead), network_values(found, gpu, speed, heavy)]
     return dict(ChainMap(*parts))
 
@@ -92,7 +92,10 @@ def _shards(found: Row) -> dict[str, str]:
     }
 
 
-def _million(found: Row) -> dict[str, str]:
+def _million(found: Row) -> dict[str, str | None]:
+    """Nothing, if what was measured is the journal of earlier versions."""
+    if "write_ms" not in found:
+        return dict.fromkeys(("million_shards", "write_ms", "read_seconds", "read_gb"))
     return {
         "million_shards": f"{found['shards']:,}",
         "write_ms": f"{found['write_ms']:.1f}",

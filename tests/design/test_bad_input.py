@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from drawahead import InputError, RayWorkers, design
 from drawahead.cli.app import run
 from drawahead.jobs import lock
 from drawahead.jobs.commands.workers import workers_named
+from drawahead.oracles import needs
 from drawahead.proteins.design import Options
 from drawahead.proteins.mpnn.model import Weights
 from tests.design.structures import as_pdb, peptide, save_weights
@@ -74,6 +76,28 @@ def test_a_file_without_a_good_line(option: str, text: str, weights: Path, tmp_p
     (tmp_path / "file.jsonl").write_text(text)
     command = ["design", str(tmp_path / "one.pdb"), "--out", str(tmp_path / "out"), "--num", "1", "--quiet"]
     assert run([*command, "--model", str(weights), f"--{option}", str(tmp_path / "file.jsonl")]) == 1
+
+
+@pytest.mark.parametrize("more", [(), ("--score-only",), ("--unconditional-probs",)])
+def test_more_sequences_than_memory_holds(
+    more: tuple[str, ...], weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(needs, "free_memory", lambda: 2**30)
+    (tmp_path / "one.pdb").write_text(as_pdb(peptide(6)))
+    command = ["design", str(tmp_path / "one.pdb"), "--out", str(tmp_path / "out"), "--model", str(weights), *more]
+    assert run([*command, "--num", "100000000"]) == 1
+    told = capsys.readouterr().err
+    assert "one: " in told and "GiB of memory, and 1.0 GiB are free: ask for fewer with --num" in told
+
+
+def test_scores_of_many_orders_are_those_of_each(weights: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.pdb").write_text(as_pdb(peptide(6)))
+    command = ["design", str(tmp_path / "one.pdb"), "--model", str(weights), "--score-only", "--quiet"]
+    for num in ("300", "2"):
+        assert run([*command, "--out", str(tmp_path / num), "--num", num]) == 0
+    many, few = (np.load(tmp_path / num / "score_only" / "one_pdb.npz")["score"] for num in ("300", "2"))
+    assert many.shape == (300,) and len(set(many.tolist())) > 100
+    np.testing.assert_allclose(many[:2], few, atol=1e-6)
 
 
 Change = Callable[[dict[str, Any]], object]

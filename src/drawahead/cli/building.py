@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from drawahead.errors import DrawaheadError, InputError
+from drawahead.errors import DrawaheadError
 from drawahead.words import counted
 
 if TYPE_CHECKING:
@@ -67,14 +67,9 @@ def check_room(chain: Chain, num: int, remedy: str, copies: int = _COPIES) -> No
     needed = copies * num * chain.empty(1).nbytes
     if needed < _LITTLE:
         return
-    from drawahead.oracles.needs import free_memory
+    from drawahead.oracles.needs import check_memory
 
-    free = free_memory()
-    if free is not None and needed > free:
-        raise InputError(
-            f"{counted(num, 'sample')} of this target need about {needed / 2**30:.1f} GiB of memory, and "
-            f"{free / 2**30:.1f} GiB are free: {remedy}"
-        )
+    check_memory(f"{counted(num, 'sample')} of this target need", needed, remedy)
 
 
 def built(what: str, make: Callable[[], Built], seconds: float) -> Built:

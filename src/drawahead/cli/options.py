@@ -26,11 +26,12 @@ def _samplers(incomplete: str) -> list[str]:
 
 
 def option(
-    panel: str,
+    panel: str | None,
     usage: str,
     text: str,
     *,
     least: int | None = None,
+    most: int | None = None,
     usually: str | None = None,
     complete: Callable[[str], list[str]] | None = None,
 ) -> Any:
@@ -41,6 +42,7 @@ def option(
         *names,
         metavar="".join(words[len(names) :]),
         min=least,
+        max=most,
         help=text,
         show_default=True if usually is None else usually,
         autocompletion=complete,

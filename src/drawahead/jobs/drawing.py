@@ -14,7 +14,7 @@ from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import shards
 from drawahead.jobs.job import LAYOUT, Folder, Job, read
 from drawahead.jobs.request import JobRequest, Model
-from drawahead.jobs.runner import Here, JobRunner
+from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import Shard
 from drawahead.jobs.store import Store
 from drawahead.jobs.workers import drawing
@@ -108,7 +108,7 @@ def draw(
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
         many = None if workers is None else opened.enter_context(drawing(workers, target, place, store.token))
-        runner = JobRunner(store, asked, many or Here(model), any_version)
+        runner = JobRunner(store, asked, many or model, any_version)
         runner.run(runner.missing(), on_round, stop, show)
         return Job(place, runner.manifest)
 
@@ -130,7 +130,7 @@ def mend(
     config = read(place).config
     asked = JobRequest(config.name, config.options, config.num, as_sampler(sampler))
     with Store.opened(place, LAYOUT, resume=True) as store, warnings.catch_warnings(action="ignore"):
-        runner = JobRunner(store, asked, Here(model), any_version)
+        runner = JobRunner(store, asked, model, any_version)
         damaged = sorted(runner.damaged)
         runner.run(damaged)
         firsts = {index * config.shard_size for index in damaged}

@@ -4,14 +4,15 @@ job to resume."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
 from drawahead.jobs.job import Manifest
+from drawahead.jobs.shards import Drawn
 from drawahead.oracles.condition import Given
 from drawahead.randomness import seed_from
 from drawahead.report import Report
@@ -79,22 +80,39 @@ class JobRequest:
         return config, written.sampler
 
 
-@final
-class Model:
-    """A chain, and the runner that draws all shards from it."""
+class Drawer(Protocol):
+    """Who draws the shards of a job."""
 
-    def __init__(self, chain: Chain, executor: Executor | None = None) -> None:
-        self.chain = chain
-        self._runner, self._executor = Runner(chain, executor=executor), executor
+    facts: Facts
 
-    @property
+    def begin(self, asked: JobRequest) -> Config:
+        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
+
     def condition(self) -> Given:
         """What the model is told about each sample, on the CPU."""
+
+    def draw(
+        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+    ) -> Iterator[Sequence[Drawn]]:
+        """Draw what is missing. -> shards as they come, in any order; now and then none, so that others have a look."""
+
+    def workers(self) -> dict[str, Any]:
+        """What is known about whoever draws: for `drawahead status`."""
+
+
+@final
+class Model:
+    """A chain, and the runner that draws all shards from it: a drawer in this process."""
+
+    def __init__(self, chain: Chain, executor: Executor | None = None) -> None:
+        self.chain, self.facts = chain, Facts.of(chain)
+        self._runner = Runner(chain, executor=executor)
+
+    def condition(self) -> Given:
         condition: Given = getattr(self.chain, "condition", {})
         return {name: table.cpu() for name, table in condition.items()}
 
     def begin(self, asked: JobRequest) -> Config:
-        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
         self.chain.check(asked.num)
         seed, max_live = seed_from(asked.seed, None), asked.max_live or 1024
         runner = self._runner.using(sampler=asked.sampler, graphs=asked.graphs, max_batch_size=asked.max_batch_size)
@@ -123,7 +141,7 @@ class Model:
             max_batch_size=asked.max_batch_size,
             max_live=max_live,
             graphs=asked.graphs,
-            **vars(Facts.of(self.chain)),
+            **vars(self.facts),
         )
 
     def shard(
@@ -135,6 +153,20 @@ class Model:
         return runner.sample(
             count, first=first, seed=config.seed, max_live=config.max_live, on_round=on_round, stop=stop
         )
+
+    def draw(
+        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+    ) -> Iterator[Sequence[Drawn]]:
+        for index in missing:
+            if stop is not None and stop.is_set():
+                return
+            result = self.shard(config, sampler, index, watch(), stop)
+            if not result.complete:
+                return
+            yield [Drawn.of(index, result, config)]
+
+    def workers(self) -> dict[str, Any]:
+        return {}
 
 
 @final

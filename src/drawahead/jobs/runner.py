@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, Protocol, final
+from typing import final
 
 import torch
 
 from drawahead.errors import AnswerError, InputError, Interrupted, JobError, SamplingError
 from drawahead.jobs import lock, shards
-from drawahead.jobs.config import Config, Facts, versions
+from drawahead.jobs.config import Config, versions
 from drawahead.jobs.job import FORMAT, JOURNAL, Manifest, read_manifest, sound
-from drawahead.jobs.request import JobRequest, Model, OnRound
+from drawahead.jobs.request import Drawer, JobRequest, OnRound
 from drawahead.jobs.shards import Drawn
 from drawahead.jobs.store import Status, Store
-from drawahead.oracles.condition import Given
 from drawahead.rounds.run import Result, Stop
 from drawahead.samplers import Sampler
 from drawahead.show.progress import Show, Standing, watching
@@ -27,55 +26,6 @@ from drawahead.words import printable
 
 COMPARED = 2**32
 """Bytes of finished shards up to which their sha256 is compared before a job goes on; beyond that, their heads."""
-
-
-class Drawer(Protocol):
-    """Who draws the shards of a job."""
-
-    facts: Facts
-
-    def begin(self, asked: JobRequest) -> Config:
-        """As `Model.begin`."""
-
-    def condition(self) -> Given:
-        """As `Model.condition`."""
-
-    def draw(
-        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
-    ) -> Iterator[Sequence[Drawn]]:
-        """Draw what is missing. -> shards as they come, in any order; now and then none, so that others have a look."""
-
-    def workers(self) -> dict[str, Any]:
-        """What is known about whoever draws: for `drawahead status`."""
-
-
-@final
-class Here:
-    """Draws in this process."""
-
-    def __init__(self, model: Model) -> None:
-        self.facts = Facts.of(model.chain)
-        self._model = model
-
-    def begin(self, asked: JobRequest) -> Config:
-        return self._model.begin(asked)
-
-    def condition(self) -> Given:
-        return self._model.condition
-
-    def draw(
-        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
-    ) -> Iterator[Sequence[Drawn]]:
-        for index in missing:
-            if stop is not None and stop.is_set():
-                return
-            result = self._model.shard(config, sampler, index, watch(), stop)
-            if not result.complete:
-                return
-            yield [Drawn.of(index, result, config)]
-
-    def workers(self) -> dict[str, Any]:
-        return {}
 
 
 @final

@@ -56,14 +56,14 @@ class ShardWorker:
         """Build the model."""
         made = make()
         self._model = Model(made.chain, made) if isinstance(made, Replicas) else Model(chain_of(made))
-        return Facts.of(self._model.chain)
+        return self._model.facts
 
     def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
         """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
         if self._model is None:
             raise InputError("the worker has no model yet: build it first")
         if asked is None:
-            return self._model.condition, ""
+            return self._model.condition(), ""
         try:
             if isinstance(asked, JobRequest):
                 return self._model.begin(asked), ""

@@ -93,29 +93,31 @@ def _emoji(name: str, options: TargetOptions) -> Subject:
     from drawahead.show.views.vectors import Images
 
     device = _device(options.device)
-    if options.prompt is None:
-        raise InputError('emoji needs words: --prompt "red apple", as often as there are prompts')
+    prompts = _prompts(name, options)
     steps, remark = _steps(options.steps, device)
     guidance = GUIDANCE if options.guidance is None else options.guidance
-    chain = emoji(options.prompt, guidance=guidance, steps=steps, device=device, dtype=_dtype(options.dtype))
-    num = max(Subject.num, 1 if isinstance(options.prompt, str) else len(options.prompt))
+    chain = emoji(prompts, guidance=guidance, steps=steps, device=device, dtype=_dtype(options.dtype))
     made_with = replace(options, steps=steps, guidance=guidance).given
-    return Subject(name, chain, Images(), num, remark=remark, options=made_with)
+    return Subject(name, chain, Images(), max(Subject.num, len(prompts)), remark=remark, options=made_with)
 
 
 def _emoji_tokens(name: str, options: TargetOptions) -> Subject:
     from drawahead.networks.emoji_tokens import GUIDANCE, emoji_tokens
     from drawahead.show.views.suiting import view_of
 
-    if options.prompt is None:
-        raise InputError('emoji-tokens needs words: --prompt "red apple", as often as there are prompts')
+    prompts = _prompts(name, options)
     guidance = GUIDANCE if options.guidance is None else options.guidance
     temperature = 1.0 if options.temperature is None else options.temperature
     device, dtype = _device(options.device), _dtype(options.dtype)
-    chain = emoji_tokens(options.prompt, guidance=guidance, temperature=temperature, device=device, dtype=dtype)
-    num = max(Subject.num, 1 if isinstance(options.prompt, str) else len(options.prompt))
+    chain = emoji_tokens(prompts, guidance=guidance, temperature=temperature, device=device, dtype=dtype)
     made_with = replace(options, guidance=guidance, temperature=temperature).given
-    return Subject(name, chain, view_of(chain), num, options=made_with)
+    return Subject(name, chain, view_of(chain), max(Subject.num, len(prompts)), options=made_with)
+
+
+def _prompts(name: str, options: TargetOptions) -> list[str]:
+    if options.prompt is None:
+        raise InputError(f'{name} needs words: --prompt "red apple", as often as there are prompts')
+    return [options.prompt] if isinstance(options.prompt, str) else list(options.prompt)
 
 
 def _steps(number: int | None, device: str) -> tuple[int, str]:

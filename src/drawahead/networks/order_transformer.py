@@ -12,11 +12,15 @@ and queries, so attention sees relative positions only.
 
 from __future__ import annotations
 
+import abc
 from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import dropout, gelu, scaled_dot_product_attention
+
+Turn = tuple[Tensor, Tensor]
+"""Cosine and sine of the angles by which keys and queries are turned."""
 
 
 @final
@@ -85,7 +89,7 @@ class OrderTransformer(nn.Module):
         logits: Tensor = self.head(self.norm(x[:, 1 + n :]))
         return logits
 
-    def _turns(self, position: Tensor) -> tuple[Tensor, Tensor]:
+    def _turns(self, position: Tensor) -> Turn:
         """Cosine and sine of each position's angles (r, tokens, 1, size / 2)."""
         half = len(self.sink) // self.heads // 2
         speed = 1000.0 ** -(torch.arange(half, device=position.device) / half)
@@ -93,59 +97,60 @@ class OrderTransformer(nn.Module):
         return angle.cos().to(self.sink.dtype), angle.sin().to(self.sink.dtype)
 
 
-@final
-class _Layer(nn.Module):
-    """Attention to the content, then a two-layer perceptron; both add to the stream."""
+class Layer(nn.Module, abc.ABC):
+    """Attention, then a two-layer perceptron; both add to the stream. Keys and values may be remembered."""
 
     def __init__(self, width: int, heads: int, spread: float) -> None:
         super().__init__()
         self.heads = heads
         self.before, self.middle = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         for linear in (self.out, self.down):  # the stream starts out quiet
             nn.init.normal_(linear.weight, std=spread)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], content: int, hidden: Tensor | None) -> Tensor:
-        q, k, v = self._heads(x, turn)
+    @abc.abstractmethod
+    def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (r, heads, tokens, size)."""
+
+    def extend(
+        self, x: Tensor, turn: Turn, where: tuple[Tensor, Tensor], hidden: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
+        """Keys and values (r, heads, slots, size) of the first tokens go to these rows and slots (r, s); all attend to
+        what is there, but for what is `hidden` (r, 1, tokens, slots)."""
+        q, k, v = self.split(x, turn)
+        for kept, new in ((keys, k), (values, v)):
+            kept.transpose(1, 2)[where] = new[:, :, : where[1].shape[1]].transpose(1, 2)
+        return self.added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden))
+
+    def added(self, x: Tensor, attended: Tensor, drop: float = 0.0) -> Tensor:
+        """The stream behind this layer, of what was attended to (r, heads, tokens, size)."""
+        y: Tensor = x + dropout(self.out(attended.transpose(1, 2).flatten(2)), drop)
+        z: Tensor = y + dropout(self.down(gelu(self.up(self.middle(y)), approximate="tanh")), drop)
+        return z
+
+
+@final
+class _Layer(Layer):
+    """Attention to the content alone."""
+
+    def forward(self, x: Tensor, turn: Turn, content: int, hidden: Tensor | None) -> Tensor:
+        q, k, v = self.split(x, turn)
         k, v = k[:, :, :content], v[:, :, :content]
         among = scaled_dot_product_attention(q[:, :, :content], k, v, is_causal=True)
         if hidden is None:  # query i sees the sink and the first i of the order
             asked = scaled_dot_product_attention(q[:, :, content:], k[:, :, :-1], v[:, :, :-1], is_causal=True)
         else:
             asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=hidden)
-        return self._added(x, torch.cat([among, asked], dim=2))
+        return self.added(x, torch.cat([among, asked], dim=2))
 
-    def extend(
-        self,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor],
-        where: tuple[Tensor, Tensor],
-        hidden: Tensor,
-        keys: Tensor,
-        values: Tensor,
-    ) -> Tensor:
-        """Keys and values (r, heads, slots, size) of the first tokens go to these rows and slots (r, s); all attend to
-        what is there, but for what is `hidden` (r, 1, tokens, slots)."""
-        q, k, v = self._heads(x, turn)
-        for kept, new in ((keys, k), (values, v)):
-            kept.transpose(1, 2)[where] = new[:, :, : where[1].shape[1]].transpose(1, 2)
-        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden))
-
-    def _heads(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values (r, heads, tokens, size)."""
+    def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         qkv = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))  # (r, tokens, 3, heads, size)
         q, k = _turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
         return q, k, qkv[:, :, 2].transpose(1, 2)
 
-    def _added(self, x: Tensor, attended: Tensor) -> Tensor:
-        y: Tensor = x + self.out(attended.transpose(1, 2).flatten(2))
-        z: Tensor = y + self.down(gelu(self.up(self.middle(y)), approximate="tanh"))
-        return z
 
-
-def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def _turned(x: Tensor, turn: Turn) -> Tensor:
     a, b = x.chunk(2, dim=-1)
     cos, sin = (part[:, :, None] for part in turn)
     return torch.cat([torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(a * sin, b, cos)], dim=-1)

@@ -10,7 +10,9 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, gelu, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
+
+from drawahead.networks.order_transformer import Layer, Turn
 
 
 @final
@@ -73,7 +75,7 @@ class PixelTransformer(nn.Module):
         logits: Tensor = self.head(self.norm(x))
         return logits
 
-    def _entered(self, tokens: Tensor, position: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _entered(self, tokens: Tensor, position: Tensor) -> tuple[Tensor, Turn]:
         """What tokens start from (b, s, width), and how their keys and queries are turned."""
         pixel = position - self.words
         after = (pixel + 1).clamp(min=-1)
@@ -91,49 +93,19 @@ class PixelTransformer(nn.Module):
 
 
 @final
-class _Layer(nn.Module):
-    """Attention to what comes before, then a two-layer perceptron; both add to the stream."""
+class _Layer(Layer):
+    """Attention to what comes before."""
 
-    def __init__(self, width: int, heads: int, spread: float) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before, self.middle = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        for linear in (self.out, self.down):  # the stream starts out quiet
-            nn.init.normal_(linear.weight, std=spread)
+    def forward(self, x: Tensor, turn: Turn, drop: float) -> Tensor:
+        q, k, v = self.split(x, turn)
+        return self.added(x, scaled_dot_product_attention(q, k, v, is_causal=True), drop)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], drop: float) -> Tensor:
-        q, k, v = self._heads(x, turn)
-        return self._added(x, scaled_dot_product_attention(q, k, v, is_causal=True), drop)
-
-    def extend(
-        self,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor],
-        where: tuple[Tensor, Tensor],
-        hidden: Tensor,
-        keys: Tensor,
-        values: Tensor,
-    ) -> Tensor:
-        """Keys and values (b, heads, slots, size) of the tokens go to these rows and slots (b, s)."""
-        q, k, v = self._heads(x, turn)
-        for kept, new in ((keys, k), (values, v)):
-            kept.transpose(1, 2)[where] = new.transpose(1, 2)
-        return self._added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden), 0.0)
-
-    def _heads(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values (b, heads, tokens, size)."""
+    def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return _turned(q, turn), _turned(k, turn), v
 
-    def _added(self, x: Tensor, attended: Tensor, drop: float) -> Tensor:
-        y: Tensor = x + dropout(self.out(attended.transpose(1, 2).flatten(2)), drop)
-        z: Tensor = y + dropout(self.down(gelu(self.up(self.middle(y)), approximate="tanh")), drop)
-        return z
 
-
-def _turned(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def _turned(x: Tensor, turn: Turn) -> Tensor:
     a, b = x.chunk(2, dim=-1)
     cos, sin = turn
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

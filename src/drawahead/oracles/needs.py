@@ -31,12 +31,8 @@ class Needs:
 
     def check(self, what: str) -> None:
         """Refuse what does not fit into the memory that is free."""
-        free = free_memory()
-        if free is not None and self.bytes > free:
-            raise InputError(
-                f"{what} needs about {self.bytes / 2**30:.1f} GiB of memory to be set up, and {free / 2**30:.1f} GiB "
-                "are free: ask for a smaller one, or use a machine with more memory"
-            )
+        remedy = "ask for a smaller one, or use a machine with more memory"
+        check_memory(f"{what} needs", self.bytes, remedy, " to be set up")
 
     def seconds(self) -> float:
         """About how long it takes here: the inversion of a small matrix is timed."""
@@ -53,6 +49,15 @@ def of_matching(vertices: int, *, two_colours: bool = True) -> Needs:
     """Of perfect matchings of a graph with so many vertices: the inverse has a line for every other one, or for all."""
     lines = -(-vertices // 2) if two_colours else vertices
     return Needs(_COPIES * 8 * lines**2, lines)
+
+
+def check_memory(what: str, needed: int, remedy: str, use: str = "") -> None:
+    """Refuse what needs more bytes than are free."""
+    free = free_memory()
+    if free is not None and needed > free:
+        raise InputError(
+            f"{what} about {needed / 2**30:.1f} GiB of memory{use}, and {free / 2**30:.1f} GiB are free: {remedy}"
+        )
 
 
 def free_memory() -> int | None:

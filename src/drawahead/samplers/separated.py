@@ -117,15 +117,14 @@ class Separated(Sampler):
 
 
 class _Uncounted(Tally):
-    """The tally of all pieces, but for steps committed, which it counts apart: those of a sample count when they are
-    recorded, for a drawn partner settles two."""
+    """The tally of all pieces, but for steps committed, which are its own: they count when they are recorded, for a
+    drawn partner settles two."""
 
-    committed = property(
-        lambda self: vars(self).get("in_pieces", 0), lambda self, steps: vars(self).update(in_pieces=steps)
-    )
+    __slots__ = ("own",)
+    committed = property(lambda self: self.own, lambda self, steps: setattr(self, "own", steps))
 
     def __init__(self, whole: Tally) -> None:
-        self.__dict__ = vars(whole)
+        self.__dict__, self.own = vars(whole), 0
 
 
 def _nothing() -> Thread:

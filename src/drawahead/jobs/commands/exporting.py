@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from drawahead.chains import Chain
-from drawahead.cli.registry import named
-from drawahead.cli.subjects import TargetOptions
 from drawahead.errors import InputError
 from drawahead.jobs import Job
 from drawahead.jobs.commands.report import chain_of
@@ -22,14 +19,9 @@ PICTURED = 1024
 """Samples on a picture, at most."""
 
 
-def chain_of_job(job: Job, target: str | None) -> Chain | None:
-    """What a job draws from: the user's own model, if `target` names one."""
-    return chain_of(job) if target is None else named(target, TargetOptions().filled(job.config.options)).chain
-
-
 def view(job: Job, target: str | None) -> View:
     """How the samples of a job look."""
-    chain = chain_of_job(job, target)
+    chain = chain_of(job, target)
     return view_of(chain) if chain is not None else view_of_samples(job.samples(0, min(1, job.num_samples)))
 
 

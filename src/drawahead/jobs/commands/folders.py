@@ -19,13 +19,11 @@ Folder = Annotated[
         metavar="DIR", help="The folder of a job, as `drawahead sample --out DIR` makes it.", show_default=False
     ),
 ]
+USUALLY = "what the job names, if it is one of drawahead's"
 Own = Annotated[
     str | None,
-    typer.Option(
-        "--target",
-        metavar="NAME",
-        help="A model of your own that the job draws from. It is imported.",
-        show_default="what the job names, if it is one of drawahead's",
+    options.option(
+        None, "--target NAME", "A model of your own that the job draws from. It is imported.", usually=USUALLY
     ),
 ]
 EVERY = 1.0  # seconds between two looks of `status --watch`
@@ -33,7 +31,7 @@ EVERY = 1.0  # seconds between two looks of `status --watch`
 
 def status(
     folder: Folder,
-    watch: Annotated[bool, typer.Option("--watch", metavar="", help="Look again every second, until it ends.")] = False,
+    watch: Annotated[bool, options.option(None, "--watch", "Look again every second, until it ends.")] = False,
     json: options.Json = False,
 ) -> None:
     """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
@@ -52,14 +50,14 @@ def status(
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
     """Read every shard of a job, and draw those again that are damaged."""
     from drawahead import jobs
-    from drawahead.jobs.commands.exporting import chain_of_job
+    from drawahead.jobs.commands.report import chain_of
 
     job = jobs.read(folder)
     damaged = [shard.file for shard in job.damaged()]
     if not job.has_condition:
         damaged.append("the condition")
     if damaged:
-        chain, which = chain_of_job(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
+        chain, which = chain_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
         if chain is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
         jobs.mend(folder, chain)
@@ -77,14 +75,14 @@ def export(
     folder: Folder,
     to: Annotated[
         Literal["npz", "zarr", "parquet", "png", "txt", "fasta"],
-        typer.Option(metavar="FORMAT", help="npz, zarr or parquet; png for images; txt or fasta for texts."),
+        options.option(None, "--to FORMAT", "npz, zarr or parquet; png for images; txt or fasta for texts."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="What to write.", show_default="DIR.FORMAT, beside the folder")
+        Path | None, options.option(None, "--out PATH", "What to write.", usually="DIR.FORMAT, beside the folder")
     ] = None,
     target: Own = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Write mean, spread, quantiles and their errors, not samples; to npz.")
+        bool, options.option(None, "--summary", "Write mean, spread, quantiles and their errors, not samples; to npz.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,

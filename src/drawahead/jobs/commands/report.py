@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from drawahead.cli import options
+from drawahead.cli.options import option
 from drawahead.cli.saying import say, say_json
 from drawahead.errors import InputError
+from drawahead.jobs.commands.folders import USUALLY, Folder
 
 if TYPE_CHECKING:
     from drawahead.chains import Chain
@@ -19,48 +19,37 @@ if TYPE_CHECKING:
 
 
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="The folder of a job, as `drawahead sample --out DIR` makes it.", show_default=False
-        ),
-    ],
+    folder: Folder,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The page to write; or, FILE.gif, the film alone.",
-            show_default="report.html in the folder",
-            dir_okay=False,
-            rich_help_panel=options.WRITTEN,
+        option(
+            options.WRITTEN,
+            "--out FILE",
+            "The page to write; or, FILE.gif, the film alone.",
+            usually="report.html in the folder",
         ),
     ] = None,
     gif: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.gif",
-            help="Write the film as an animated GIF, too; --out FILE.gif writes nothing else.",
-            show_default=False,
-            dir_okay=False,
-            rich_help_panel=options.WRITTEN,
+        option(
+            options.WRITTEN,
+            "--gif FILE.gif",
+            "Write the film as an animated GIF, too; --out FILE.gif writes nothing else.",
         ),
     ] = None,
     num: Annotated[
-        int | None,
-        typer.Option(
-            "--num", "-n", metavar="N", min=0, help="How many samples to show.", show_default="as many as suit a page"
-        ),
+        int | None, option(None, "--num -n N", "How many samples to show.", least=0, usually="as many as suit a page")
     ] = None,
     films: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="How many samples to animate; images are drawn again for it."),
+        int, option(None, "--films N", "How many samples to animate; images are drawn again for it.", least=0)
     ] = 4,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A model of your own that the job drew from, to show its samples as they are. It is imported.",
-            show_default="what the job names, if it is one of drawahead's",
+        option(
+            None,
+            "--target NAME",
+            "A model of your own that the job drew from, to show its samples as they are. It is imported.",
+            usually=USUALLY,
         ),
     ] = None,
     json: options.Json = False,
@@ -68,8 +57,6 @@ def report(
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
-    from drawahead.cli.registry import named
-    from drawahead.cli.subjects import TargetOptions
 
     job = jobs.read(folder)
     job.verify()
@@ -84,12 +71,11 @@ def report(
     for name, path in (("--out", out), ("--gif", gif)):
         if path is not None and not path.absolute().parent.is_dir():
             raise InputError(f"{name} {path}: there is no folder {path.parent}")
+        if path is not None and path.is_dir():
+            raise InputError(f"{name} {path} is a folder: name a file")
     if gif is not None:
         _check_gif(gif, films)
-    if target is None:
-        subject = subject_of(job)
-    else:
-        subject = named(target, TargetOptions().filled(job.config.options)).of(job.config.num)
+    subject = subject_of(job, target)
     chain, view = (None, None) if subject is None else (subject.chain, subject.view)
     if gif is not None:
         if chain is None:
@@ -136,25 +122,29 @@ def _check_gif(gif: Path, films: int) -> None:
     plots.check()
 
 
-def chain_of(job: Job) -> Chain | None:
-    """What a job draws from, if it is one of drawahead's own."""
-    subject = subject_of(job)
+def chain_of(job: Job, target: str | None = None) -> Chain | None:
+    """The chain of `subject_of`."""
+    subject = subject_of(job, target)
     return None if subject is None else subject.chain
 
 
-def subject_of(job: Job) -> Subject | None:
-    """What a job draws from, if it is one of drawahead's own. A folder may come from anywhere: nothing it names is
-    imported, and nothing is built that is larger than its samples."""
+def subject_of(job: Job, target: str | None) -> Subject | None:
+    """What a job draws from: the user's own model, if `target` names one, or one of drawahead's. A folder may come from
+    anywhere: nothing it names is imported, and nothing is built that is larger than its samples."""
     from drawahead.cli.registry import entries, named
     from drawahead.cli.subjects import TargetOptions
     from drawahead.counting.commands.entries import fits
 
-    name, config = job.config.name, job.config
-    listed = any(entry.name == name for entry in entries())
+    config, asked = job.config, TargetOptions()
+    if target is not None:
+        return named(target, asked.filled(config.options)).of(config.num)
+    listed = any(entry.name == config.name for entry in entries())
     if not listed or not job.num_samples or not fits(config.options, math.prod(config.shape)):
         return None
     job.look()  # they have the shape that the manifest tells, or this fails
-    asked = TargetOptions().filled(config.options)
+    asked = asked.filled(config.options)
     if asked.size is not None and asked.size > math.prod(config.shape):
-        raise InputError(f"the job has samples of shape {config.shape}, which {name} of size {asked.size} has not")
-    return named(name, asked).of(config.num)
+        raise InputError(
+            f"the job has samples of shape {config.shape}, which {config.name} of size {asked.size} has not"
+        )
+    return named(config.name, asked).of(config.num)

@@ -50,35 +50,14 @@ def design(
     quiet: options.Quiet = False,
 ) -> None:
     """Design protein sequences for structures with ProteinMPNN, into FASTA files, a table and a page."""
+    given: dict[str, Any] = dict(locals())  # every option, by its name
     from drawahead.jobs.commands.workers import workers_named
     from drawahead.proteins.commands.designing import begun, draw, score
 
-    given: dict[str, Any] = {
-        "model": model,
+    given |= {
         "weights": None if weights is None else str(Path(weights).absolute()),
-        "soluble": soluble,
-        "ca_only": ca_only,
-        "num": num,
         "temperature": _numbers("--temperature", temperature),
-        "seed": seed,
-        "backbone_noise": backbone_noise,
-        "membrane": membrane,
-        "chains": chains,
-        "fixed_chains": fixed_chains,
-        "fixed": fixed,
-        "redesign": redesign,
-        "tied": tied,
-        "symmetry": symmetry,
         "symmetry_weights": _numbers("--symmetry-weights", symmetry_weights),
-        "omit": omit,
-        "omit_at": omit_at,
-        "bias": bias,
-        "bias_file": bias_file,
-        "pssm": pssm,
-        "pssm_share": pssm_share,
-        "pssm_threshold": pssm_threshold,
-        "pssm_log_odds": pssm_log_odds,
-        "dtype": dtype,
     }
     if not (structures or resume):
         raise InputError("which structures? Give PDB or mmCIF files, or folders of them")

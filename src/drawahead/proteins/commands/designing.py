@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def begun(
     out: Path, paths: list[Any], given: dict[str, Any], device: str | None, *, resume: bool
 ) -> tuple[list[Any], tool.Options, str]:
     """The structures, the options and the device; of a job that is resumed, what it was begun with is not asked for."""
-    given = {name: _absolute(value) for name, value in given.items() if value is not None}
+    names = {each.name for each in fields(tool.Options)}
+    given = {name: _absolute(value) for name, value in given.items() if name in names and value is not None}
     if resume and (out / LAYOUT.manifest).exists():
         before, structures = tool.settings(out)
         given, paths = before.to_dict() | given, paths or list(structures)

@@ -7,19 +7,24 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
+from torch import Tensor
 
 from drawahead.chains.base import Tally
 from drawahead.errors import DrawaheadError, InputError
+from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design.batches import Drawn, OnRound, draw
 from drawahead.proteins.design.folder import Designed, Native, Part, spelled
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import Problem, build
 from drawahead.proteins.design.tables import Tables
-from drawahead.proteins.mpnn.model import Scores, Weights
+from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.scores import scored
 from drawahead.proteins.structures.files import Backbone
 from drawahead.report import Report
+
+_SEQUENCE_BYTES, _LETTER_BYTES = 1000, 32  # of a sequence that is drawn, and of each of its letters, about
+_TOGETHER = 256  # orders that are scored at a time: their log-probabilities are not kept
 
 
 @final
@@ -71,7 +76,10 @@ class Designer:
                 on_round(report)
 
         for name, structure in group.structures.items():
+            num = self.asked.num * len(self.asked.temperature)
             try:
+                needed = num * (_SEQUENCE_BYTES + _LETTER_BYTES * len(structure))
+                check_memory(f"{num:,} sequences need", needed, "ask for fewer with --num")
                 problems.append(build(name, structure, self.weights, self.asked, self.tables, self.device))
             except DrawaheadError as error:
                 found.failed[name] = str(error)
@@ -120,22 +128,27 @@ class DesignWorker:
         self._rounds += 1
 
 
-def native_scores(problem: Problem, seed: int, orders: int = 1) -> Scores:
-    """Scores of the structure's own sequence, in this many random orders."""
-    mpnn, numbers = problem.mpnn, torch.arange(orders)
-    chain = problem.chain(numbers, torch.ones(orders))
-    tokens = native_tokens(mpnn.structure).expand(orders, -1)
-    return scored(mpnn, tokens, chain.start(seed, numbers, Tally()).rank, mpnn.designed(chain))
+def native_scores(problem: Problem, seed: int, orders: int = 1) -> Tensor:
+    """The score and the global score of the structure's own sequence, in this many random orders (2, orders)."""
+    mpnn, found = problem.mpnn, []
+    for numbers in torch.arange(orders).split(_TOGETHER):
+        count = len(numbers)
+        chain = problem.chain(numbers, torch.ones(count))
+        tokens = native_tokens(mpnn.structure).expand(count, -1)
+        rank = chain.start(seed, torch.arange(count), Tally()).rank
+        scores = scored(mpnn, tokens, rank, mpnn.designed(chain))
+        found.append(torch.stack([scores.score, scores.global_score]))
+    return torch.cat(found, 1)
 
 
 def part_of(drawn: Drawn, sha256: str, asked: Options, model: str) -> Part:
     """The structure's own sequence and those drawn for it, as its file and the table have them."""
     problem, designs, structure = drawn.problem, drawn.designs, drawn.problem.mpnn.structure
-    scores = native_scores(problem, asked.seed)
+    score, global_score = native_scores(problem, asked.seed)[:, 0].tolist()
     native = Native(
         problem.name,
-        float(scores.score),
-        float(scores.global_score),
+        score,
+        global_score,
         list(problem.fixed_chains),
         list(problem.designed_chains),
         model,

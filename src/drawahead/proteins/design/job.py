@@ -22,6 +22,7 @@ from drawahead.proteins.design.tables import read_tables
 from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
+from drawahead.show.progress import clock
 from drawahead.validate import as_device
 
 
@@ -47,8 +48,7 @@ class Standing:
         found.append(f"{self.rounds} rounds")
         new = self.done - self.earlier
         if new and self.done < self.structures:
-            left = round(self.seconds / new * (self.structures - self.done))
-            found.append(f"{left // 60}:{left % 60:02} left")
+            found.append(f"{clock(self.seconds / new * (self.structures - self.done))} left")
         return found
 
     @property

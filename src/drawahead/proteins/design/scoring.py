@@ -13,6 +13,7 @@ import torch
 
 from drawahead.errors import DrawaheadError
 from drawahead.jobs import files
+from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design import sources
 from drawahead.proteins.design.designer import native_scores
@@ -24,6 +25,7 @@ from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.structures.files import read_structure
 from drawahead.validate import as_device
 
+_ORDER_BYTES = 48  # of the scores of an order, and of what is written of them
 SCORES, PROBABILITIES = "score_only", "unconditional_probs_only"
 
 
@@ -62,15 +64,18 @@ def score(
         try:
             structure = read_structure(path, ca_only=weights.ca_only)
             problem = build(name, structure, weights, asked, tables, where)
+            check_memory(
+                f"the scores of {asked.num:,} orders need", asked.num * _ORDER_BYTES, "ask for fewer with --num"
+            )
         except DrawaheadError as error:
             failed[name] = str(error)
             continue
         native = native_scores(problem, asked.seed, asked.num)
-        scores.append(Scored(name, float(native.score.mean()), float(native.global_score.mean()), asked.num))
+        scores.append(Scored(name, float(native[0].mean()), float(native[1].mean()), asked.num))
         if probabilities:
             _write(home / f"{name}.npz", problem, log_p=problem.mpnn.log_probs()[None].numpy())
         else:
-            own = {"score": native.score.float().numpy(), "global_score": native.global_score.float().numpy()}
+            own = {"score": native[0].float().numpy(), "global_score": native[1].float().numpy()}
             text = spelled(problem.mpnn.structure, problem.mpnn.structure.sequence, problem.designed_chains)
             _write(home / f"{name}_pdb.npz", problem, **own, seq_str=text.replace("/", ""))
     if on_fail is not None:
