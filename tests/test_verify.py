@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -186,19 +187,26 @@ def test_inputs_that_are_refused_before_anything_is_drawn(bad: dict[str, object]
 def test_runners_of_its_own_draw_and_are_closed(chain: da.Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """What verifying captures is not left behind: neither in the chain's own runner nor in another."""
     runners: list[da.Runner] = []
+    views: list[tuple[da.Runner, da.Runner]] = []
     begun, number = da.Runner.__init__, 1 + isinstance(chain, GaussianChain)  # recorded states are another chain's
+    own_using = da.Runner.using
 
     def counted(runner: da.Runner, *args: object, **options: object) -> None:
         begun(runner, *args, **options)  # type: ignore[arg-type]
         runners.append(runner)
 
+    def using(runner: da.Runner, **options: Any) -> da.Runner:
+        views.append((runner, own_using(runner, **options)))
+        return views[-1][1]
+
     monkeypatch.setattr(da.Runner, "__init__", counted)
+    monkeypatch.setattr(da.Runner, "using", using)
     own = importlib.import_module("drawahead.sample")
-    monkeypatch.setattr(own, "draw", lambda *_, **__: pytest.fail("drawn with the chain's own runner"))
+    monkeypatch.setattr(own, "own_runner", lambda *_, **__: pytest.fail("drawn with the chain's own runner"))
     assert da.verify(chain, 50, with_power=False).passed
     assert len(runners) == number and runners[0].chain is chain
     for runner in runners:
-        assert runner.report is not None
+        assert any(view.report is not None for made_from, view in views if made_from is runner)
         with pytest.raises(InputError, match="closed"):
             runner.sample(1)
 
