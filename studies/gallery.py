@@ -63,6 +63,7 @@ ENTRIES = (
     Entry("text", 1, TargetOptions(size=200), size=620),
     Entry("fashion", 8, TargetOptions(steps=100), window=16, size=84),
     Entry("emoji", 4, TargetOptions(prompt=["red apple", "cactus", "honeybee", "blue heart"], steps=50), window=16),
+    Entry("emoji-tokens", 4, TargetOptions(prompt=["red apple", "cactus", "honeybee", "blue heart"]), window=32),
     Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380, note="Of a grid."),
     Entry(
         "spanning-tree",

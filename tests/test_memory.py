@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 import drawahead
+from tests.peak import PEAK
 
 LIMIT = 2 * 2**30
 ROUNDS = 3  # each full window after the first is the same size; more of them only take time
 
-SCRIPT = f"""
-import resource, sys, torch
+SCRIPT = f"""{PEAK}
+import sys, torch
 import drawahead as da
 
 class Enough(Exception):
@@ -41,7 +42,7 @@ except da.SamplingError as error:
     assert isinstance(error.__cause__, Enough), error
     report = error.result.report
 assert max(report.widths) == 64 * 257, report.widths
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+print(peak())
 """
 
 
@@ -64,12 +65,9 @@ def test_peak_memory(sampler: str, target: str) -> None:
     assert int(done.stdout) < LIMIT
 
 
-WINDOW = """
-import resource, sys, torch
+WINDOW = f"""{PEAK}
+import sys, torch
 import drawahead as da
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 class Enough:  # rounds with a full window are all alike
     rounds = 0

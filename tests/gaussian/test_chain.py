@@ -33,6 +33,7 @@ from tests.gaussian.reference import (
     whole,
 )
 from tests.instances import PLAIN, VARIANTS
+from tests.peak import PEAK
 
 Check = Callable[[float], None]
 EVERY = [*PLAIN, Picard()]
@@ -410,15 +411,15 @@ def test_samples_of_a_data_set_are_its_points() -> None:
 def test_a_large_data_set_fits_in_memory() -> None:
     """60 000 images of 784 pixels: the points alone are 0.35 GiB."""
     script = """
-import resource, torch
+import torch
 from drawahead.targets import DataSet
 torch.set_num_threads(1)
 data = DataSet(torch.rand(60_000, 28, 28, dtype=torch.float32))
 mean = data.mean(torch.randn(4, 784, dtype=torch.float64), torch.full((4,), 2.0, dtype=torch.float64))
 assert mean.shape == (4, 784) and mean.isfinite().all()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(peak() / 2**30)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", PEAK + script], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 4
 
 

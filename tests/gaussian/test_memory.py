@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SCRIPT = """
-import resource, torch
+from tests.peak import PEAK
+
+SCRIPT = (
+    PEAK
+    + """
+import torch
 import drawahead as da
 torch.set_num_threads(1)
 
@@ -25,8 +29,9 @@ try:
 except da.SamplingError as error:
     assert isinstance(error.__cause__, Enough), error
     assert max(error.result.report.widths) >= 16 * 128
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(peak() / 2**30)
 """
+)
 
 
 def test_coupled_images_under_four_gibibytes() -> None:
