@@ -317,6 +317,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("design", "whatever a model of the package is made of comes on top"),
         ("licences", "with the same words and the same emoji held out"),
         ("ardiffusion", "With *exact* answers"),
+        ("gallery", "The same pictures as tokens of a palette"),
         ("gallery", "8x8 digits, their exact denoiser"),
         ("ardiffusion", "KL(data, drawn) is exact"),
         ("diffusion", "whose denoiser is known exactly"),
