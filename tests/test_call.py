@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -44,12 +45,16 @@ def passed(work: Callable[[], object]) -> list[str]:
         if event == "call" and path.is_relative_to(SOURCE):
             files.setdefault(path.relative_to(SOURCE).as_posix())
 
-    before = sys.getprofile()
+    gc.collect()  # what other tests left behind must not be closed meanwhile
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return list(files)
 
 
