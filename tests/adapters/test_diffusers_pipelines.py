@@ -151,7 +151,8 @@ def test_schedulers_with_a_memory(kind: str) -> None:
     ours = da.adapters.DrawaheadPipeline.from_pipe(theirs)
     drawn = ours(**arguments, generator=generator(), sampler=Sequential())
     expected = own_loop(kind, scheduler, drawn.report.seed, arguments | {"generator": generator()})
-    torch.testing.assert_close(finished(drawn), finished(expected), rtol=1e-6, atol=1e-6)  # its tables are float32
+    # Its tables are float32, whose logarithms round otherwise on other processors (1e-5 was seen).
+    torch.testing.assert_close(finished(drawn), finished(expected), rtol=5e-5, atol=5e-5)
 
 
 SMALL = torch.linspace(-1, 1, 3 * 4 * 4, dtype=torch.float64).view(1, 3, 4, 4).repeat(2, 1, 1, 1)
