@@ -151,8 +151,9 @@ def test_schedulers_with_a_memory(kind: str) -> None:
     ours = da.adapters.DrawaheadPipeline.from_pipe(theirs)
     drawn = ours(**arguments, generator=generator(), sampler=Sequential())
     expected = own_loop(kind, scheduler, drawn.report.seed, arguments | {"generator": generator()})
-    # Its tables are float32, whose logarithms round otherwise on other processors (1e-5 was seen).
-    torch.testing.assert_close(finished(drawn), finished(expected), rtol=5e-5, atol=5e-5)
+    # Its tables are float32: small entries are off by a rounding of the largest ones, which differs by processor.
+    rounding = 2 * torch.finfo(torch.float32).eps * float(finished(expected).abs().max())
+    torch.testing.assert_close(finished(drawn), finished(expected), rtol=1e-6, atol=rounding)
 
 
 SMALL = torch.linspace(-1, 1, 3 * 4 * 4, dtype=torch.float64).view(1, 3, 4, 4).repeat(2, 1, 1, 1)
