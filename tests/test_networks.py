@@ -240,7 +240,7 @@ PASSAGE = (
 
 
 def test_weights_are_small() -> None:
-    folder = files("drawahead.networks") / "weights"
+    folder = files("drawahead_models")
     sizes = {file.name: len(file.read_bytes()) for file in folder.iterdir() if file.name.endswith(".safetensors")}
     assert set(sizes) == {f"{name}.safetensors" for name in ("text", "fashion", "emoji", "emoji_tokens")}
     assert all(size < 16_000_000 for size in sizes.values())

@@ -6,7 +6,6 @@ import importlib.util
 import re
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -87,12 +86,19 @@ def test_built_twice_is_compared(tmp_path: Path) -> None:
     assert check.differing(tmp_path / "a", tmp_path / "a") == []
 
 
-def test_weights_are_not_counted_as_code(tmp_path: Path) -> None:
+def test_a_wheel_with_weights_is_too_large(tmp_path: Path) -> None:
     check = tool("release_check")
-    with zipfile.ZipFile(tmp_path / "a.whl", "w") as archive:
-        archive.writestr("drawahead/a.py", b"x" * 2**20)
-        archive.writestr("drawahead/networks/weights/text.safetensors", b"x" * 2**22)
-    assert check.without_weights(tmp_path / "a.whl") == 1.0
+    for package, refused in (("drawahead", True), ("drawahead_models", False)):
+        wheel = tmp_path / f"{package}-1.0.0-py3-none-any.whl"
+        wheel.write_bytes(b"x" * 2**22)
+        assert (check.too_large(wheel) is not None) is refused
+
+
+def test_weights_are_in_a_package_of_their_own() -> None:
+    assert not list((ROOT / "src").glob("**/*.safetensors")) and list((ROOT / "models").glob("**/*.safetensors"))
+    models = tomllib.loads((ROOT / "models/pyproject.toml").read_text())["project"]
+    (wanted,) = (line for line in PROJECT["project"]["optional-dependencies"]["models"] if "models" in line)
+    assert wanted == f"{models['name']}>=1,<2" and models["version"].startswith("1.")
 
 
 def test_everything_is_tried_and_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:

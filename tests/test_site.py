@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("src/drawahead/networks/weights/*.md")]
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("models/drawahead_models/*.md")]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset)=\"([^\"]+)\"")
 TITLE = re.compile(r"^#{1,6} (.+?)\s*#*$", re.MULTILINE)

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
-CARDS = ROOT / "src" / "drawahead" / "networks" / "weights"
+CARDS = ROOT / "models" / "drawahead_models"
 CORE = "core"
 _ITSELF = "drawahead"
 INTRODUCTION = """# Licences
@@ -155,7 +155,7 @@ def page() -> str:
     lines = [INTRODUCTION, DIRECT, *_table(direct()), INDIRECT.format(python=python), *_table(indirect())]
     lines.append(DATA)
     for name, stated, data in cards():
-        link = f"**[{name}](../src/drawahead/networks/weights/{name}.md)**"
+        link = f"**[{name}](../models/drawahead_models/{name}.md)**"
         lines.append(fill(f"{link}: {stated.removesuffix(' (below)')}. {data}", 120, break_on_hyphens=False) + "\n")
     beside = sorted(distributions(path=[str(Path(sys.prefix) / "weights")]), key=lambda package: package.name)
     *first, last = (f"{package.name} {package.version} ({licence(package)})" for package in beside)

@@ -1,11 +1,11 @@
 """Is this tree fit to be released? `make release-check` builds it, installs it afresh, and tries it.
 
-The sdist and the wheel are built twice, from the same commit's time, and must be the same files both times; then they
-are looked into. The wheel is installed into a new environment without extras, and once more with each extra, on every
-Python from 3.11 to 3.13 that is found, and a small script of `tools/smoke` is run in each. torch is installed once per
-Python: each environment begins as a copy, by hard links, of one with torch and numpy. Ten minutes, and more where torch
-comes with CUDA. `--only NAME ...` tries some extras, `--python 3.12 ...` some versions, and `--keep DIR` leaves what
-was built, with its list of licences, in a folder.
+The sdist and the wheel of drawahead and of drawahead-models are built twice, from the same commit's time, and must be
+the same files both times; then they are looked into. The wheel is installed into a new environment without extras, and
+once more with each extra, on every Python from 3.11 to 3.14 that is found, and a small script of `tools/smoke` is run
+in each. torch is installed once per Python: each environment begins as a copy, by hard links, of one with torch and
+numpy. Ten minutes, and more where torch comes with CUDA. `--only NAME ...` tries some extras, `--python 3.12 ...` some
+versions, and `--keep DIR` leaves what was built, with its list of licences, in a folder.
 
 What cannot be tried here, because the package index has no wheel for this Python, is said and is no failure, unless no
 Python is left for it. With `--cpu` a Python for which torch would bring gigabytes of CUDA is left out, too. Everything
@@ -34,19 +34,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SMOKE = ROOT / "tools" / "smoke"
-MOST_MEGABYTES = 45
-MOST_WITHOUT_WEIGHTS = 2  # megabytes; the shipped networks are the reason for all the others (docs/release.md)
-VERSIONS = ("3.11", "3.12", "3.13")
-WEIGHTS = "drawahead/networks/weights/"
-NEEDED = (
-    "drawahead/py.typed",
-    "drawahead/networks/weights/text.safetensors",
-    "drawahead/networks/weights/text.md",
-    "drawahead/networks/weights/fashion.safetensors",
-    "drawahead/networks/weights/fashion.md",
-    "drawahead/networks/weights/emoji.safetensors",
-    "drawahead/networks/weights/emoji.md",
-)
+MOST_MEGABYTES = {"drawahead": {".whl": 1, ".gz": 20}, "drawahead_models": {".whl": 55, ".gz": 55}}
+"""By distribution, of its wheel and its sdist."""
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+NETWORKS = ("text", "fashion", "emoji", "emoji_tokens")
 AS_SOURCE = (
     "README.md",
     "LICENSE",
@@ -84,15 +75,17 @@ def main() -> None:
     pythons = interpreters(arguments.python)
     absent = [version for version in arguments.python if version not in pythons]
     with tempfile.TemporaryDirectory() as folder:
-        wheel, source = built(Path(folder))
-        looked_into(wheel, source)
+        built(Path(folder))
+        files = {kind: Path(folder) / "first" / kind for kind in MOST_MEGABYTES}
+        looked_into(*files.values())
+        (wheel,) = files["drawahead"].glob("*.whl")
         tried = Tried()
         for version, python in pythons.items():
             on_one_python(
                 tried, version, python, wanted, wheel, Path(folder) / "on", project["dependencies"], arguments.cpu
             )
         if arguments.keep:
-            keep(arguments.keep, wheel, source)
+            keep(arguments.keep, *(file for kind in files.values() for file in sorted(kind.iterdir())))
     if absent:
         say(f"not tried, for there is no Python {', '.join(absent)} here")
     if tried.failed:
@@ -159,17 +152,18 @@ def version_of(python: str | Path) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def built(folder: Path) -> tuple[Path, Path]:
-    """Build both, twice. -> the wheel and the sdist."""
+def built(folder: Path) -> None:
+    """Build both distributions, twice: `folder/first/NAME` then holds the wheel and the sdist of each."""
     epoch = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=False, text=True, capture_output=True)
     os.environ.setdefault("SOURCE_DATE_EPOCH", epoch.stdout.strip() or "1577836800")
-    for part in ("first", "second"):
-        run(sys.executable, "-m", "build", "--outdir", folder / part, ROOT)
-    if differ := differing(folder / "first", folder / "second"):
-        sys.exit(f"built twice, {', '.join(differ)} are not the same: what depends on the time or the order of files?")
-    (wheel,), (source,) = (folder / "first").glob("*.whl"), (folder / "first").glob("*.tar.gz")
-    say(f"built twice, both times the same; sha256 {digest(wheel)[:16]}... and {digest(source)[:16]}...")
-    return wheel, source
+    for name, root in (("drawahead", ROOT), ("drawahead_models", ROOT / "models")):
+        first, second = folder / "first" / name, folder / "second" / name
+        for part in (first, second):
+            run(sys.executable, "-m", "build", "--outdir", part, root)
+        if differ := differing(first, second):
+            sys.exit(f"built twice, {', '.join(differ)} differ: what depends on the time or the order of files?")
+        for file in sorted(first.iterdir()):
+            say(f"{file.name}, built twice, both times the same: sha256 {digest(file)[:16]}...")
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -183,32 +177,32 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def without_weights(wheel: Path) -> float:
-    """Megabytes of a wheel, but for the weights of the shipped networks."""
-    with zipfile.ZipFile(wheel) as archive:
-        return sum(file.compress_size for file in archive.infolist() if not file.filename.startswith(WEIGHTS)) / 2**20
+def too_large(file: Path) -> str | None:
+    """Why a wheel or an sdist is too large, if it is."""
+    size, most = file.stat().st_size / 2**20, MOST_MEGABYTES[file.name.split("-")[0]][file.suffix]
+    say(f"{file.name}: {size:.2f} MiB")
+    return f"{file.name} has {size:.1f} MiB, more than {most}: what got into it?" if size > most else None
 
 
-def looked_into(wheel: Path, source: Path) -> None:
+def looked_into(code: Path, models: Path) -> None:
     """Refuse what is too large, lacks something, or holds something strange."""
-    for file in (wheel, source):
-        size = file.stat().st_size / 2**20
-        say(f"{file.name}: {size:.1f} MiB")
-        if size > MOST_MEGABYTES:
-            sys.exit(f"{file.name} has more than {MOST_MEGABYTES} MiB: what got into it?")
-    if (size := without_weights(wheel)) > MOST_WITHOUT_WEIGHTS:
-        sys.exit(f"{wheel.name} has {size:.1f} MiB without weights, more than {MOST_WITHOUT_WEIGHTS}")
-    say(f"{wheel.name} without weights: {size:.2f} MiB")
-    held = set(zipfile.ZipFile(wheel).namelist())
+    for file in sorted([*code.iterdir(), *models.iterdir()]):
+        if words := too_large(file):
+            sys.exit(words)
     templates = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "drawahead").glob("**/parts/*.*")}
-    lacks = sorted({*NEEDED, *templates} - held)
-    strange = sorted(
-        name for name in held if not name.startswith(("drawahead/", "drawahead-")) or "__pycache__" in name
-    )
-    if lacks or strange:
-        sys.exit(f"the wheel lacks {lacks} and should not hold {strange}")
-    if not any(name.endswith("/licenses/LICENSE") for name in held):
-        sys.exit("the wheel holds no licence")
+    weights = {f"drawahead_models/{name}{suffix}" for name in NETWORKS for suffix in (".safetensors", ".md")}
+    for folder, needed in ((code, {"drawahead/py.typed", *templates}), (models, weights)):
+        (wheel,) = folder.glob("*.whl")
+        package = wheel.name.split("-")[0]
+        held = set(zipfile.ZipFile(wheel).namelist())
+        lacks = sorted(needed - held)
+        usual = (f"{package}/", f"{package}-")
+        strange = sorted(name for name in held if not name.startswith(usual) or "__pycache__" in name)
+        if lacks or strange:
+            sys.exit(f"{wheel.name} lacks {lacks} and should not hold {strange}")
+        if not any(name.endswith("/licenses/LICENSE") for name in held):
+            sys.exit(f"{wheel.name} holds no licence")
+    (source,) = code.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     if lacks := sorted(set(AS_SOURCE) - names):
@@ -253,7 +247,8 @@ def on_one_python(
     def attempt(name: str) -> None:
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(base, home, symlinks=True, copy_function=os.link)
-        install(home, f"{wheel}" if name == "plain" else f"{wheel}[{name}]")
+        models = wheel.parent.with_name("drawahead_models")
+        install(home, "--find-links", models, f"{wheel}" if name == "plain" else f"{wheel}[{name}]")
         run(home / "bin" / "python", "-m", "pip", "check")
         with tempfile.TemporaryDirectory() as away:  # nothing of the checkout is on the path
             # -P: the scripts have the names of the libraries they try
@@ -264,7 +259,7 @@ def on_one_python(
             tried(name, version, partial(attempt, name))
 
 
-def install(home: Path, *wanted: str) -> None:
+def install(home: Path, *wanted: object) -> None:
     """Install wheels only: a build from source fails in a compiler's words, or takes an hour."""
     try:
         run(*pip_install(home), "--quiet", *wanted)

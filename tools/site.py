@@ -30,7 +30,7 @@ _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 def outside() -> dict[str, str]:
     """The files that are copied to the site: by their path in the repository, their path there."""
     named = {file.name: file.name.lower() for file in ROOT.glob("*.md")} | PLACES
-    cards = (ROOT / "src/drawahead/networks/weights").glob("*.md")
+    cards = (ROOT / "models/drawahead_models").glob("*.md")
     return named | {card.relative_to(ROOT).as_posix(): f"cards/{card.name}" for card in cards}
 
 

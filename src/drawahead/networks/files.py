@@ -1,11 +1,10 @@
-"""Weights that come inside the package."""
+"""The weights of the shipped networks, which come in a package of their own: drawahead-models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from torch import Tensor
@@ -30,21 +29,19 @@ def facts(name: str) -> dict[str, str]:
             return dict(file.metadata() or {})
 
 
-def place(name: str) -> Traversable:
-    """Where the weights are."""
-    return files("drawahead.networks") / "weights" / f"{name}.safetensors"
-
-
 @contextmanager
 def _opened(name: str) -> Iterator[Path]:
     try:
         import safetensors  # noqa: F401
-    except ImportError:
-        raise InputError("the shipped networks need safetensors: pip install 'drawahead[models]'") from None
-    if not place(name).is_file():
+
+        place = files("drawahead_models") / f"{name}.safetensors"
+    except ImportError as error:
+        package = "safetensors" if error.name == "safetensors" else "drawahead-models"
+        raise InputError(f"the shipped networks need {package}: pip install 'drawahead[models]'") from None
+    if not place.is_file():
         raise InputError(
-            f"the weights of {name} are not in this copy of drawahead: install a release that has them, or train them "
-            f"with training/{name}.py and put {name}.safetensors into drawahead/networks/weights"
+            f"this version of drawahead-models has no {name}.safetensors: pip install --upgrade drawahead-models, or "
+            f"train the network with training/{name}.py"
         )
-    with as_file(place(name)) as path:
+    with as_file(place) as path:
         yield path
