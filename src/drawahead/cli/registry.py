@@ -31,6 +31,7 @@ COMMANDS = {
         "compare": "teaching.commands.compare",
         "verify": "verification.commands",
         "time": "verification.commands",
+        "doctor": "cli.doctor",
     },
     "Look up": {
         **dict.fromkeys(("targets", "samplers", "models"), "cli.lookup"),
