@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ import torch
 
 import drawahead as da
 from drawahead.report import History
+from drawahead.rounds.recording import uninterrupted
 from drawahead.show.progress import Standing, line, visible
 from tests.test_drafts import adds_up
 
@@ -127,6 +130,16 @@ def test_ctrl_c_in_the_oracle_keeps_what_is_finished(sampler: da.Sampler | None)
             adds_up(part.report)  # the round that was cut short has its entries, too
             assert part.report.num_samples == len(part.samples)
     assert 0 in finished and max(finished) > 0
+
+
+def test_ctrl_c_waits_until_a_round_is_captured() -> None:
+    """A stream whose capture is broken off captures for good: found by `tools/soak.py` on a GPU."""
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        done.append("captured")
+    assert done == ["captured"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_token_set_from_another_thread_stops_a_run() -> None:

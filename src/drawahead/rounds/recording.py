@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -51,7 +54,7 @@ def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: 
         graph = torch.cuda.CUDAGraph()
         # Graphs leave nothing behind that another might overwrite; an old one that is freed meanwhile, as a dropped
         # model's may be once it is found, would spoil this one.
-        with no_garbage_collection(), torch.cuda.graph(graph, pool=pool):
+        with uninterrupted(), no_garbage_collection(), torch.cuda.graph(graph, pool=pool):
             work(model)
     except RuntimeError as error:
         raise NotCaptured(str(error).splitlines()[0]) from error
@@ -62,3 +65,24 @@ def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: 
 def _side(device: torch.device) -> torch.cuda.Stream:
     """Where work is tried before it is recorded: always the same, for libraries keep memory for every stream."""
     return torch.cuda.Stream(device)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals wait until the end. Ctrl-C while a stream is being captured would leave it capturing for good, and every
+    later use of the GPU would fail."""
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread alone
+        yield
+        return
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    waiting: list[tuple[int, Any]] = []
+    for number in handlers:
+        signal.signal(number, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number, frame in waiting:
+            handlers[number](number, frame)

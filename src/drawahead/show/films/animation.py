@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SIDES = {"sequential": "One by one", "drawahead": "drawahead"}
 _SIDE, _GAP, _HEAD, _FOOT = 300, 16, 34, 34
-_AHEAD, _REST = 60, 40  # frames until drawahead has finished, and after it
+_AHEAD, _REST = 60, 24  # frames until drawahead has finished, and after it
 _SLOWEST, _QUICKEST, _SECONDS, _HOLD = 500, 40, 4.0, 2500  # milliseconds a frame; how long drawahead takes; the last
 _FEW = 100  # parts of a picture, if several fit side by side
 
@@ -35,7 +35,7 @@ def animation(film: Film, path: str | Path | None = None) -> bytes:
     frames = [_frame(reels, now, last) for now in rounds]
     pace = round(min(_SLOWEST, max(_QUICKEST, 1000 * _SECONDS / max(1, sum(now <= ahead for now in rounds)))))
     times = [pace if now <= ahead else max(_QUICKEST, pace // 3) for now in rounds[:-1]] + [_HOLD]
-    gif = painting.animated(frames, times)
+    gif = painting.animated(frames, times, colours=64)
     if file is not None:
         try:
             file.write_bytes(gif)

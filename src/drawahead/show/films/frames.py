@@ -1,4 +1,4 @@
-"""Films of vectors: pictures of the states that were reached.
+"""Films of vectors: pictures of the states that were reached, from noise to the sample.
 
 The states at which drawahead's rounds ended are among them, and others spread evenly, for the side that draws one by
 one. Both sides walk the same path: that of the sample.
@@ -16,7 +16,6 @@ from torch import Tensor
 from drawahead.chains import GaussianChain
 from drawahead.chains.affine import AffineChain
 from drawahead.chains.base import Tally
-from drawahead.oracles.condition import of_samples
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
 from drawahead.show.films.reels import Film, Reel
@@ -28,7 +27,6 @@ from drawahead.show.views import VectorView
 FRAMES = 48
 """States that are pictured, beside those at which drawahead's rounds ended."""
 _STATE_BYTES = 2**28  # that a replay may keep
-_AT_ONCE = 32  # states that a denoiser is asked about together
 _PIXEL_BYTES = 1_100_000  # of all frames on a page, before compression
 
 
@@ -48,6 +46,8 @@ def vector_film(chain: AffineChain, result: Result, rows: Sequence[int], view: V
         at = [i for i, step in enumerate(recording.record) if step in wanted[number]]
         states = value[at] if recording.record else value[None][:0]
         steps, shown = _seen(chain, report.seed, number, [recording.record[i] for i in at], states)
+        if isinstance(chain, GaussianChain):
+            shown = _scaled(shown.double(), final.double())
         frames = torch.cat([shown.double(), final[None].double()])
         picture = strip(_fitting(view, frames, len(rows)), [*steps, chain.steps], smooth=view.smooth)
         reels.append(Reel(number, chain.steps, tuple(again.progress[number]), picture))
@@ -61,22 +61,17 @@ def _ends(progress: Sequence[int]) -> set[int]:
 
 
 def _seen(chain: AffineChain, seed: int, number: int, steps: list[int], states: Tensor) -> tuple[list[int], Tensor]:
-    """What there is to see of the states after these steps, and after which steps (frames, ...).
-
-    Of a diffusion that is the denoiser's prediction, from the start on, for the states themselves are mostly noise.
-    """
+    """The states after these steps, and after which steps (frames, ...); of a diffusion with the one it starts from."""
     if not isinstance(chain, GaussianChain):
         return steps, states
-    paths = chain.start(seed, torch.tensor([number]), Tally())
-    start = paths.x.view(1, *chain.shape).to(states)
-    at, x = [0, *steps], torch.cat([start, states]).to(chain.device)
-    batches = zip(x.split(_AT_ONCE), torch.tensor(at, device=chain.device).split(_AT_ONCE), strict=True)
-    with torch.no_grad():
-        answers = [
-            torch.as_tensor(chain.predict(x, k, of_samples(chain.condition, torch.full_like(k, number)))).flatten(1)
-            for x, k in batches
-        ]
-    return at, chain.moves.adjust(torch.cat(answers).double())[:, : chain.size].reshape(x.shape).cpu()
+    start = chain.start(seed, torch.tensor([number]), Tally()).x.view(1, *chain.shape)
+    return [0, *steps], torch.cat([start.to(states), states])
+
+
+def _scaled(states: Tensor, final: Tensor) -> Tensor:
+    """States of a diffusion in the size of the sample: noise may be a hundred times as large, or begin at zero."""
+    size = states.flatten(1).square().mean(1).sqrt().clamp(min=1e-12)
+    return states * (final.square().mean().sqrt() / size).view(-1, *[1] * (states.dim() - 1))
 
 
 def _fitting(view: VectorView, frames: Tensor, reels: int) -> list[Pixels]:
