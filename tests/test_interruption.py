@@ -135,10 +135,15 @@ def test_ctrl_c_in_the_oracle_keeps_what_is_finished(sampler: da.Sampler | None)
 def test_ctrl_c_waits_until_a_round_is_captured() -> None:
     """A stream whose capture is broken off captures for good: found by `tools/soak.py` on a GPU."""
     done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.05)
-        done.append("captured")
+
+    def capture() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            done.append("captured")
+
+    with pytest.raises(KeyboardInterrupt):
+        capture()
     assert done == ["captured"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
