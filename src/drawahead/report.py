@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import gt
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import short
+from drawahead.values import dataclass
 from drawahead.words import counted, printable
 
 if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, final
 
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
 from drawahead.validate import number, numbers, short, whole
+from drawahead.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
@@ -21,6 +21,7 @@ from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.objective import generator, loss
 from drawahead.errors import InputError
 from drawahead.validate import as_device, instance, path, short
+from drawahead.values import dataclass
 
 
 @final

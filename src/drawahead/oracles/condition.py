@@ -13,8 +13,9 @@ from typing import Any, Never, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import FrozenError, InputError
+from drawahead.errors import InputError
 from drawahead.validate import short
+from drawahead.values import refusal
 
 Condition = Tensor | Mapping[str, Tensor] | None
 Given = dict[str, Tensor]
@@ -27,7 +28,7 @@ class Tables(dict[str, Tensor]):
     """The tables of a condition: a value, as the chain is that they belong to."""
 
     def _refuse(self, *arguments: Any, **options: Any) -> Never:
-        raise FrozenError("a condition cannot be changed: chain.replace(condition=...) makes another chain")
+        raise refusal("condition", "chain.replace(condition=...)")
 
     __setitem__ = __delitem__ = __ior__ = update = setdefault = _refuse
     pop = popitem = clear = _refuse

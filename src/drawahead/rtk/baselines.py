@@ -15,7 +15,6 @@ law of z given x' is not kept, only the law of z.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -28,6 +27,7 @@ from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.rtk.segments import RTKTarget
+from drawahead.values import dataclass
 
 __all__ = ["DPOM", "DPUM", "ProbabilityFlow", "ReverseSDE"]
 

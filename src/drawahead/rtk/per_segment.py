@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -12,6 +11,7 @@ from drawahead.errors import InputError
 from drawahead.rtk.kernels.base import Info, Kernel
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.segments import RTKTarget
+from drawahead.values import dataclass
 
 
 @final

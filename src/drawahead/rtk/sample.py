@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -19,6 +18,7 @@ from drawahead.rtk.report import RTKReport, Tally
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
 from drawahead.validate import as_device, as_float64, as_shape, whole
+from drawahead.values import dataclass
 
 
 @dataclass(frozen=True, eq=False)

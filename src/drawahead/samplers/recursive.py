@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from drawahead.chains.base import Paths
@@ -20,6 +19,7 @@ from drawahead.rounds.threads import Fork, Row, Thread, Together
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.segments import At, Drawn, Segments
 from drawahead.validate import number, short
+from drawahead.values import dataclass
 
 PAPER = "paper"
 _FIRST = 8  # the second batch of candidates begins with this one, and the next ones with twice the last

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.schedules.spread import Spread
 from drawahead.validate import numbers
+from drawahead.values import dataclass
 
 _SHOWN = 6  # entries of a table in full
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -11,6 +10,7 @@ from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule
 from drawahead.schedules.spread import Spread
 from drawahead.validate import as_float64, number, short
+from drawahead.values import dataclass
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -15,6 +14,7 @@ from drawahead.rtk.kernels.starts import Start
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import RTKTarget, positive
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -12,6 +11,7 @@ from drawahead.rtk.kernels.metropolis import AdjustedKernel, decided, gradient_o
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Difference, Potential
+from drawahead.values import dataclass
 
 
 @final

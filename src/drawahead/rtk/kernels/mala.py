@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -13,6 +12,7 @@ from drawahead.rtk.kernels.metropolis import AdjustedLangevin
 from drawahead.rtk.kernels.starts import DEFAULT_START, GaussianStart, Start
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 @final

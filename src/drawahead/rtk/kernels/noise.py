@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
 from drawahead.randomness import Purpose, Stream
+from drawahead.values import dataclass
 
 
 @final

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import abc
 import math
-from dataclasses import dataclass
 from typing import final
 
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 
 class Start(abc.ABC):

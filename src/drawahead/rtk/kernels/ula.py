@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 from drawahead.rtk.kernels.base import Info, MarkovKernel, State
 from drawahead.rtk.kernels.noise import Noise
 from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Potential
+from drawahead.values import dataclass
 
 
 @final

@@ -7,7 +7,6 @@ A step of length tau holds the gradient fixed and solves the rest exactly: z and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -18,6 +17,7 @@ from drawahead.rtk.kernels.starts import DEFAULT_START, CentredStart, Start
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 @final
