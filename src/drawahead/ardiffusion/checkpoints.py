@@ -16,7 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.config import ModelConfig
 from drawahead.ardiffusion.model import ARModel
 from drawahead.errors import InputError
 from drawahead.validate import as_device, path
@@ -29,7 +29,7 @@ _STATE = "state.json"
 class Checkpoint:
     """All that a training is after some step. Tensors are on the CPU."""
 
-    config: Config
+    config: ModelConfig
     step: int
     facts: dict[str, Any]
     """Plain values: what the training was asked to do, on what data, and its losses so far."""
@@ -63,7 +63,11 @@ def read(folder: Path) -> Checkpoint | None:
         return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        config, step, name = Config.from_dict(state.pop("config")), int(state.pop("step")), str(state.pop("weights"))
+        config, step, name = (
+            ModelConfig.from_dict(state.pop("config")),
+            int(state.pop("step")),
+            str(state.pop("weights")),
+        )
         flat: dict[str, Tensor] = _safetensors().load_file(folder / Path(name).name)
     except InputError:
         raise

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from drawahead.ardiffusion.config import Config, EncoderConfig, MLPEncoder, TransformerDenoiser
+from drawahead.ardiffusion.config import EncoderConfig, MLPEncoder, ModelConfig, TransformerDenoiser
 from drawahead.ardiffusion.parts import Parts
 
 
 @final
-class Layer(nn.Module):
+class AttentionLayer(nn.Module):
     """A transformer layer on tokens (m, t, width): attention, then two dense layers, each after a norm.
 
     With `told` (m, 6, width) both halves are shifted, scaled and gated by what they are told.
@@ -46,7 +46,7 @@ class Layer(nn.Module):
 
 
 @final
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two dense layers on vectors (m, width), shifted, scaled and gated by `told` (m, 3, width)."""
 
     def __init__(self, width: int) -> None:
@@ -92,7 +92,7 @@ class CausalTransformer(Encoder):
         super().__init__()
         self.embed = nn.Linear(parts.size, width)
         self.position = nn.Parameter(0.02 * torch.randn(parts.number, width))
-        self.layers = nn.ModuleList(Layer(width, heads, causal=True) for _ in range(layers))
+        self.layers = nn.ModuleList(AttentionLayer(width, heads, causal=True) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, parts: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class ConditionalDenoiser(nn.Module):
     signal * epsilon - noise * data: of about unit size at every noise level.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         size, form = config.parts.size, config.denoiser
         width = form.width
@@ -152,10 +152,10 @@ class ConditionalDenoiser(nn.Module):
         self.layers: nn.ModuleList
         if isinstance(form, TransformerDenoiser):
             self.place = nn.Parameter(0.02 * torch.randn(form.tokens, width))
-            self.layers = nn.ModuleList(Layer(width, form.heads, causal=False) for _ in range(form.layers))
+            self.layers = nn.ModuleList(AttentionLayer(width, form.heads, causal=False) for _ in range(form.layers))
             self.rows = 6
         else:
-            self.layers = nn.ModuleList(Block(width) for _ in range(form.blocks))
+            self.layers = nn.ModuleList(ResidualBlock(width) for _ in range(form.blocks))
             self.rows = 3
         self.told = nn.Linear(width, len(self.layers) * self.rows * width)
         self.norm = nn.LayerNorm(width)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from drawahead.ardiffusion import checkpoints
 from drawahead.ardiffusion.checkpoints import Checkpoint
-from drawahead.ardiffusion.config import Config, Training
+from drawahead.ardiffusion.config import ModelConfig, Training
 from drawahead.ardiffusion.model import ARModel
 from drawahead.ardiffusion.objective import generator, loss
 from drawahead.errors import InputError
@@ -49,7 +49,7 @@ class Trained:
 
 
 def train(
-    config: Config,
+    config: ModelConfig,
     data: Tensor,
     *,
     training: Training = Training(),  # noqa: B008  (a frozen value)
@@ -63,7 +63,7 @@ def train(
     on the same device the outcome is the same, to the last bit, as without the stop. A folder with another
     configuration or other data is refused. `on_progress` is called after every block.
     """
-    instance("config", config, Config, "a Config")
+    instance("config", config, ModelConfig, "a ModelConfig")
     instance("training", training, Training, "a Training")
     if on_progress is not None and not callable(on_progress):
         raise InputError(f"on_progress must be callable, not {short(on_progress)}")
@@ -97,7 +97,7 @@ def train(
 class _Run:
     """A training under way."""
 
-    def __init__(self, config: Config, training: Training, clean: Tensor) -> None:
+    def __init__(self, config: ModelConfig, training: Training, clean: Tensor) -> None:
         self.training, self.clean = training, clean
         self.model = ARModel(config, seed=training.seed).to(clean.device)
         self.average = copy.deepcopy(self.model).eval().requires_grad_(False)
@@ -160,7 +160,7 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def _checked(config: Config, data: Tensor) -> Tensor:
+def _checked(config: ModelConfig, data: Tensor) -> Tensor:
     """The data in parts, in single precision."""
     if not isinstance(data, Tensor) or not data.dim() or data.is_complex() or len(data) == 0:
         raise InputError("data must be a tensor with at least one row")

@@ -19,7 +19,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
-from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.remote import RemoteDenoiser
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, law_precision, wholes
@@ -127,7 +127,7 @@ class AffineChain(Chain):
         """What its questions are about: chains of which this is equal ask the same model, by the same steps."""
         return id(self._asked), self.moves.key, self.dtype
 
-    def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
+    def predict(self, x: Tensor, step: Tensor, given: Conditions) -> object:
         """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,), with the rows of
         the condition that belong to them."""
         return self._asked(x, step, **given)
@@ -197,7 +197,7 @@ class AffinePaths(Paths):
     x: Tensor  # (rows, entries of a state) the committed state
     recorded: Tensor  # (rows, len(record), entries of a state)
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
-    given: Given = field(default_factory=dict)  # the rows of the condition
+    given: Conditions = field(default_factory=dict)  # the rows of the condition
     known: Tensor | None = None  # (rows, d) entries that are overwritten, NaN where there are none
     before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before, where steps look back
     answers: Tensor | None = None  # (rows, columns, entries of an answer) the last ones, where steps look back

@@ -18,7 +18,7 @@ from drawahead.chains.base import repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
-from drawahead.oracles.condition import Given, of_rows
+from drawahead.oracles.condition import Conditions, of_rows
 from drawahead.randomness import Stream
 from drawahead.rounds.threads import Query, Thread
 
@@ -145,7 +145,9 @@ class GaussianQuery(Query):
     state: Tensor  # (rows, columns, entries of a state)
     step: Tensor  # (rows, columns) on the device
     count: Tensor  # (rows,)
-    given: Given = field(default_factory=dict)  # the condition, a row for each path, or for those that `owner` says
+    given: Conditions = field(
+        default_factory=dict
+    )  # the condition, a row for each path, or for those that `owner` says
     owner: Tensor | None = None  # (rows,) which row of the condition each path has, if not its own
     aside: Aside = NOTHING
     asker: AffinePaths | None = None  # the paths, where their next steps look back at the answer
@@ -194,7 +196,7 @@ class GaussianQuery(Query):
 
     @classmethod
     def column(
-        cls, oracle: AffineChain, sample: Tensor, state: Tensor, step: Tensor, given: Given, owner: Tensor
+        cls, oracle: AffineChain, sample: Tensor, state: Tensor, step: Tensor, given: Conditions, owner: Tensor
     ) -> Self:
         """About states (m, ...) that lie on a path each: how they are handed on once nobody asks which path it was."""
         return cls(oracle, sample, state[:, None], step[:, None], torch.ones_like(sample), given, owner)
@@ -249,7 +251,7 @@ class GaussianQuery(Query):
         return GaussianAnswer(self, own)
 
 
-def predictions(chain: AffineChain, state: Tensor, step: Tensor, given: Given) -> Tensor:
+def predictions(chain: AffineChain, state: Tensor, step: Tensor, given: Conditions) -> Tensor:
     """What the model answers, flat (m, d) and adjusted, at flat states (m, ...), each at its own step (m,). An entry
     that is not finite never becomes so: clipped, it would look like an answer."""
     # Copies: a model may write into what it is given, and into what it has answered before.

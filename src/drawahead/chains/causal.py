@@ -13,7 +13,7 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, LeftToRight, as_guess
 from drawahead.oracles.compiled import CompiledOracle
-from drawahead.oracles.condition import Condition, Given, checked, of_samples
+from drawahead.oracles.condition import Condition, Conditions, checked, of_samples
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, short, whole
@@ -131,7 +131,7 @@ class _Ending(Ends):
                 raise InputError(f"end must be among the tokens 0 ... {vocab_size - 1}, not {short(end)}")
             self.tokens = list(tokens)
 
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions) -> Tensor:
         """The length (r,) at which each path of tokens (r, n) ends that has gone from `before` to `now` (r,) steps, at
         most by `most`; n where it goes on. No step from `now` on is looked at."""
         n = tokens.shape[1]

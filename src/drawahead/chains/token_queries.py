@@ -15,7 +15,7 @@ from drawahead.chains.base import Ahead, repeated
 from drawahead.chains.rereading import Reread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Given, of_rows
+from drawahead.oracles.condition import Conditions, of_rows
 from drawahead.oracles.memory import Memory, recalled
 from drawahead.oracles.tokens import TokenOracle, complaint, reveal, told, tolerance
 from drawahead.rounds.threads import Query, Thread
@@ -39,7 +39,7 @@ class TokenQuery(Query):
     count: Tensor  # (rows,)
     columns: int
     reach: Tensor | Ahead  # (rows, columns)
-    given: Given = field(default_factory=dict)  # the condition, a row for each path
+    given: Conditions = field(default_factory=dict)  # the condition, a row for each path
     memory: tuple[Memory, ...] = ()  # of all paths, one part after another; or of none
     dtype: torch.dtype = torch.float64  # of the laws
 

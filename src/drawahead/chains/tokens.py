@@ -13,7 +13,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
 from drawahead.oracles.memory import KEPT, Memory
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
@@ -214,7 +214,7 @@ class TokenPaths(Paths):
     tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
     order: Tensor
     rank: Tensor
-    given: Given = field(default_factory=dict)  # the rows of the condition
+    given: Conditions = field(default_factory=dict)  # the rows of the condition
     memory: Memory | None = None  # what the oracle keeps of them
     ends: Ends | None = None
 

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.oracles.tokens import TokenOracle, told
 
 KEPT = "kept "
@@ -27,7 +27,7 @@ class Memory:
     steps: Tensor  # (rows,) how many of each path's first steps are in it
 
     @staticmethod
-    def of(oracle: TokenOracle, given: Given, tokens: Tensor, rank: Tensor) -> Memory | None:
+    def of(oracle: TokenOracle, given: Conditions, tokens: Tensor, rank: Tensor) -> Memory | None:
         """Of fresh paths (rows, n), with the rows of a condition; None where the oracle keeps nothing, or so much that
         it would not fit."""
         first = {name: table[:1] for name, table in given.items()}

@@ -66,7 +66,7 @@ def _follows_a_flow(policy: Any) -> bool:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Chunks:
+class ActionChunks:
     """The action chunks that one call wants."""
 
     network: Any
@@ -113,7 +113,7 @@ class Chunks:
             raise InputError("the policy is in training mode, so its answers may be random: call policy.eval() first")
 
 
-def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> Chunks:
+def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> ActionChunks:
     """What a call of `owner.conditional_sample` with these arguments wants."""
     try:
         bound = signature.bind(*arguments, **named)
@@ -129,7 +129,7 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
         raise InputError("the policy is in training mode, so its answers may be random: call policy.eval() first")
     known, number, shape, like = _known(given) if "condition_data" in given else _counted(owner, given, network)
     condition = {name: table for name, table in given.items() if name not in _NO_CONDITION and table is not None}
-    wanted = Chunks(
+    wanted = ActionChunks(
         network,
         owner.noise_scheduler,
         whole("num_inference_steps", getattr(owner, "num_inference_steps", None), 1),

@@ -68,7 +68,7 @@ class RTKReport:
 
 
 @final
-class Tally:
+class CallTally:
     """Counts while a run is under way; the report is made from it."""
 
     def __init__(self, oracle: ScoreOracle, kernel: Kernel, segments: Segments, seed: int) -> None:

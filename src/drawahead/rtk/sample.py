@@ -14,7 +14,7 @@ from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
 from drawahead.rtk.kernels.base import Kernel
 from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.report import RTKReport, Tally
+from drawahead.rtk.report import CallTally, RTKReport
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
 from drawahead.validate import as_device, as_float64, as_shape, whole
@@ -67,7 +67,7 @@ def sample(
     device = as_device("device", device)
     kernel.check(oracle.has_energy)
     first = None if start is None else _start(start, shape, num_samples)
-    tally, parts = Tally(oracle, kernel, segments, seed), []
+    tally, parts = CallTally(oracle, kernel, segments, seed), []
     try:
         with torch.no_grad():
             for lo in range(0, num_samples, batch):
@@ -90,7 +90,7 @@ def _drawn(
     stream: Stream,
     x: Tensor | None,
     shape: tuple[int, ...],
-    tally: Tally,
+    tally: CallTally,
 ) -> Tensor:
     """One batch, from the first time to the last: (rows, *shape)."""
     if x is None:

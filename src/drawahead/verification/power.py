@@ -1,7 +1,7 @@
 """What the tests would have found: each is run on what is spoiled on purpose, more and more.
 
 Samples come from the sequential reference, drawn from it again with replacement, so both sides have one law until one
-of them is spoiled. Steps are independent standard normals until some of them are spoiled.
+of them is spoiled. DrawnSteps are independent standard normals until some of them are spoiled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from drawahead.verification.statistics import same_law
-from drawahead.verification.steps import Steps
+from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import moments
 
 RUNS = 10
@@ -47,7 +47,7 @@ def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
     return {name: _least(finds(spoil)) for name, spoil in ways.items()}
 
 
-def power_of_steps(steps: Steps, level: float, tokens: bool) -> dict[str, float | None]:
+def power_of_steps(steps: DrawnSteps, level: float, tokens: bool) -> dict[str, float | None]:
     """The same for steps. Only their moments are tested, on part of them: the whole test finds as much or more."""
     table = _part_of(steps.tables[0])
     ways: dict[str, Spoil] = {"noise used twice": _twice} if table.shape[1] > 1 else {}

@@ -22,7 +22,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square
-from drawahead.verification.steps import Steps
+from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import EXACT, Off
 
 BYTES = 2**28  # what recorded paths may take
@@ -90,7 +90,7 @@ def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
 @torch.no_grad()
 def vector_steps(
     recording: RecordedChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
-) -> Steps:
+) -> DrawnSteps:
     """Of samples (m, kept, ...) of a recorded chain, drawn with this seed: the noise of every step that can be seen."""
     chain, executor = recording.chain, Local(max_batch_size)
     paths = chain.start(seed, torch.arange(len(samples)), Tally())
@@ -137,7 +137,7 @@ def vector_steps(
     if hidden:
         untested += (f"the noise of {hidden} of {chain.steps} steps: it is below the last place of the states",)
     xi = torch.stack(noises, dim=1).cpu() if noises else torch.zeros(len(samples), 0, 1, dtype=torch.float64)
-    return Steps((xi,), off, missed=max(missed, default=None), untested=untested)
+    return DrawnSteps((xi,), off, missed=max(missed, default=None), untested=untested)
 
 
 def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:

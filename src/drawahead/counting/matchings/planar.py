@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.counting.matchings.components import Component, Part
+from drawahead.counting.matchings.components import Component, SeparatorPart
 from drawahead.counting.matchings.kasteleyn import KasteleynMatrix, graphs
 from drawahead.counting.matchings.partners import UNEVEN, Array, Partners
 from drawahead.counting.matchings.separators import Cut, Node, lattice_cut, planar_cut, separator_tree
@@ -120,8 +120,8 @@ class PlanarMatching(TokenOracle):
         return separator_tree(self.graph, self._cut(), LEAF, CUTS)
 
     @cached_property
-    def _root(self) -> Part:
-        return Part(self.matrix, self.separators)
+    def _root(self) -> SeparatorPart:
+        return SeparatorPart(self.matrix, self.separators)
 
     def pieces(self, tokens: Tensor) -> Settled:
         """The whole graph, less what `tokens` (rows, n) show; see `drawahead.oracles.separable`."""
