@@ -22,7 +22,7 @@ from drawahead.ardiffusion import (
     chain,
     train,
 )
-from drawahead.ardiffusion.objective import generator
+from drawahead.ardiffusion.training import generator
 from drawahead.sample import sample
 from drawahead.samplers import Sequential
 from drawahead.schedules import OUExponential

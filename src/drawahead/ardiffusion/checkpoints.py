@@ -82,16 +82,16 @@ def read(folder: Path) -> Checkpoint | None:
 
 def load(folder: str | Path, *, device: torch.device | str = "cpu") -> ARModel:
     """The trained model of a folder, its averaged weights, ready to draw from."""
-    found = read(path("folder", folder))
-    if found is None:
+    checkpoint = read(path("folder", folder))
+    if checkpoint is None:
         raise InputError(f"{folder} holds no {_STATE}: give the folder that train(..., out=...) wrote")
-    weights = {name: tensor.float() for name, tensor in found.weights.get("average", {}).items()}
-    parts = [part for part in (found.config.encoder, found.config.denoiser) if part is not None]
+    weights = {name: tensor.float() for name, tensor in checkpoint.weights.get("average", {}).items()}
+    parts = [part for part in (checkpoint.config.encoder, checkpoint.config.denoiser) if part is not None]
     if any(getattr(part, name, 0) > len(weights) for part in parts for name in ("layers", "blocks")):
         raise InputError(f"{folder} does not hold the weights of the model it describes")
     try:
         with torch.device("meta"):  # no room is made for what a folder from anywhere describes, only for what it holds
-            model = ARModel(found.config)
+            model = ARModel(checkpoint.config)
         model.load_state_dict(weights, assign=True)
     except (RuntimeError, TypeError, MemoryError) as error:
         raise InputError(f"{folder} does not hold the weights of the model it describes: {str(error)[:200]}") from None

@@ -106,7 +106,7 @@ class Paths(abc.ABC):
     stream: Stream
     """Each row's noise."""
     tally: Tally
-    given: Conditions
+    condition: Conditions
     """The rows of the condition."""
     tables: ClassVar[tuple[str, ...]]
     """Attributes with a row for each sample, on the device; None where there is nothing of the kind."""
@@ -180,16 +180,16 @@ class Paths(abc.ABC):
         """All that differs from sample to sample, by name, one row for each (rows, ...)."""
         own = {name: getattr(self, name) for name in (*_CONTROL, *self.tables)}
         own |= {name: getattr(self, name).keys for name in self.streams}
-        own |= {f"{CONDITION}{name}": table for name, table in self.given.items()}
+        own |= {f"{CONDITION}{name}": table for name, table in self.condition.items()}
         return {name: table for name, table in own.items() if table is not None}
 
     def made_of(self, tensors: dict[str, Tensor]) -> Self:
         """Paths made of these tensors, of which no row is taken to be finished."""
         paths = copy.copy(self)
-        paths.given = {}
+        paths.condition = {}
         for name, tensor in tensors.items():
             if name.startswith(CONDITION):
-                paths.given[name.removeprefix(CONDITION)] = tensor
+                paths.condition[name.removeprefix(CONDITION)] = tensor
             else:
                 setattr(paths, name, Stream(tensor, self.stream.dtype) if name in self.streams else tensor)
         return paths
@@ -215,7 +215,7 @@ class Paths(abc.ABC):
         for name in (*self.tables, *self.streams):
             part = getattr(self, name)
             setattr(self, name, None if part is None else part[rows])
-        self.given = of_rows(self.given, rows) if self.given else {}
+        self.condition = of_rows(self.condition, rows) if self.condition else {}
 
     @abc.abstractmethod
     def result(self, rows: Tensor | slice) -> Tensor:

@@ -19,7 +19,7 @@ from drawahead.values import refusal
 
 Condition = Tensor | Mapping[str, Tensor] | None
 Conditions = dict[str, Tensor]
-CONDITION = "given "
+CONDITION = "condition "
 """How the tables of a condition are named among a path's tensors."""
 
 
@@ -59,9 +59,9 @@ def checked(condition: Condition, device: torch.device) -> Conditions:
     return FrozenTables(named)
 
 
-def check_rows(given: Conditions, num_samples: int) -> None:
+def check_rows(condition: Conditions, num_samples: int) -> None:
     """Refuse a condition that has no row for some sample."""
-    for name, table in given.items():
+    for name, table in condition.items():
         if 1 != len(table) < num_samples:
             raise InputError(
                 f"condition[{name!r}] has {len(table)} rows, but {num_samples} samples are asked for: give one row for "
@@ -69,30 +69,30 @@ def check_rows(given: Conditions, num_samples: int) -> None:
             )
 
 
-def of_samples(given: Conditions, samples: Tensor) -> Conditions:
+def of_samples(condition: Conditions, samples: Tensor) -> Conditions:
     """The rows of these samples (m,)."""
     return {
         name: table.expand(len(samples), *table.shape[1:]) if len(table) == 1 else table[samples.to(table.device)]
-        for name, table in given.items()
+        for name, table in condition.items()
     }
 
 
-def of_rows(given: Conditions, rows: Tensor) -> Conditions:
+def of_rows(condition: Conditions, rows: Tensor) -> Conditions:
     """Rows (m,) of tables that have one for each path."""
-    return {name: table[rows.to(table.device)] for name, table in given.items()}
+    return {name: table[rows.to(table.device)] for name, table in condition.items()}
 
 
-def on_cpu(given: Conditions) -> Conditions:
+def on_cpu(condition: Conditions) -> Conditions:
     """The same tables, on the CPU."""
-    return {name: table.cpu() for name, table in given.items()}
+    return {name: table.cpu() for name, table in condition.items()}
 
 
-def fingerprint(given: Conditions) -> str:
+def fingerprint(condition: Conditions) -> str:
     """A hash of names, types and numbers; empty if there is no condition."""
-    if not given:
+    if not condition:
         return ""
     digest = hashlib.sha256()
-    for name, table in sorted(given.items()):
+    for name, table in sorted(condition.items()):
         digest.update(f"{name} {table.dtype} {tuple(table.shape)}".encode())
         digest.update(table.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

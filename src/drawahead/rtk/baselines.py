@@ -20,8 +20,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel
-from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, Noise
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.potentials import Difference, Potential

@@ -12,8 +12,7 @@ from torch import Tensor
 from drawahead.errors import InputError, SamplingError
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
-from drawahead.rtk.kernels.base import Kernel
-from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.base import Kernel, Noise
 from drawahead.rtk.report import CallTally, RTKReport
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
@@ -111,22 +110,22 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
 
 def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
     """The shape of one sample: the oracle's, or the one given where it has none."""
-    given = None if shape is None else as_shape("shape", shape)
-    if given is not None and oracle.shape is not None and given != oracle.shape:
-        raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
-    known = oracle.shape or given
-    if not known:
+    wanted = None if shape is None else as_shape("shape", shape)
+    if wanted is not None and oracle.shape is not None and wanted != oracle.shape:
+        raise InputError(f"shape is {wanted}, but the score answers about states of shape {oracle.shape}")
+    single = oracle.shape or wanted
+    if not single:
         raise InputError(
             "shape= must give the sizes of one sample, one or more positive numbers: the score does not say"
         )
-    if oracle.shape is None and len(known) > 1:
-        raise InputError(f"a score of states of shape {known} must know it: give learned(network, shape={known})")
-    return known
+    if oracle.shape is None and len(single) > 1:
+        raise InputError(f"a score of states of shape {single} must know it: give learned(network, shape={single})")
+    return single
 
 
 def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
     """The given first states, flat: (num_samples, d)."""
-    given = as_float64("start", start, finite=True)
-    if given.shape not in (shape, (num_samples, *shape)):
-        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(given.shape)}")
-    return given.expand(num_samples, *shape).flatten(1)
+    wanted = as_float64("start", start, finite=True)
+    if wanted.shape not in (shape, (num_samples, *shape)):
+        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(wanted.shape)}")
+    return wanted.expand(num_samples, *shape).flatten(1)

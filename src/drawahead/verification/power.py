@@ -38,11 +38,11 @@ def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
         ways = dict(list(ways.items())[:1])
 
     def finds(spoil: Spoil) -> Finds:
-        def found(share: float, generator: torch.Generator) -> bool:
+        def finding(share: float, generator: torch.Generator) -> bool:
             one, other = (flat[torch.randint(len(flat), (len(flat),), generator=generator)] for _ in range(2))
             return same_law(one, spoil(other, share, generator)) < level
 
-        return found
+        return finding
 
     return {name: _least(finds(spoil)) for name, spoil in ways.items()}
 
@@ -56,11 +56,11 @@ def power_of_steps(steps: DrawnSteps, level: float, tokens: bool) -> dict[str, f
         ways["a mean off"] = lambda noise, share, _: noise + share  # of a standard deviation
 
     def finds(spoil: Spoil) -> Finds:
-        def found(share: float, generator: torch.Generator) -> bool:
+        def finding(share: float, generator: torch.Generator) -> bool:
             p = 3 * steps.tests * moments(spoil(_fresh(table, generator), share, generator), steps.off)
             return p < level
 
-        return found
+        return finding
 
     scores = {
         way: score.least_found(level / steps.tests, steps.off.step)
@@ -84,11 +84,11 @@ def _fresh(table: Tensor, generator: torch.Generator) -> Tensor:
 
 def _least(finds: Finds) -> float | None:
     """By bisection over `SHARES`: what finds a share finds every larger one."""
-    found, missed = -1, len(SHARES)
-    while missed - found > 1:
-        middle = (found + missed) // 2
-        found, missed = (middle, missed) if _often(finds, SHARES[middle]) else (found, middle)
-    return None if found < 0 else SHARES[found]
+    smallest, missed = -1, len(SHARES)
+    while missed - smallest > 1:
+        middle = (smallest + missed) // 2
+        smallest, missed = (middle, missed) if _often(finds, SHARES[middle]) else (smallest, middle)
+    return None if smallest < 0 else SHARES[smallest]
 
 
 def _often(finds: Finds, share: float) -> bool:

@@ -43,8 +43,8 @@ class _InItsOwnDtype:
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
         self.model, self.dtype = model, dtype
 
-    def __call__(self, x: Tensor, step: Tensor, **given: Tensor) -> Tensor:
-        return self.model(x.to(self.dtype), step, **given)
+    def __call__(self, x: Tensor, step: Tensor, **condition: Tensor) -> Tensor:
+        return self.model(x.to(self.dtype), step, **condition)
 
 
 @final
@@ -115,7 +115,7 @@ def vector_steps(
             continue
         step = torch.full((len(samples),), k, device=chain.device)
         before, after = states[:, column], states[:, column + 1]
-        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.given, torch.arange(len(step)))
+        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.condition, torch.arange(len(step)))
         answer = executor.answer([asked])[0][:, None]
         known, last = last if last is None or last[0] == k - 1 else None, (k, answer)
         if not follows:

@@ -135,7 +135,7 @@ class Component:
         both = used & used.transpose(0, 2, 1)
         square = np.where(both, self.inverse[r, a[:, :, None], b[:, None, :]], np.eye(a.shape[1]))
         middle = np.linalg.inv(square)
-        found = []
+        pieces = []
         for part in parts:
             i, j = np.searchsorted(mine.lines, part.lines), np.searchsorted(mine.columns, part.columns)
             right = np.where(used, self.inverse[r, a[:, :, None], j], 0.0)
@@ -147,8 +147,8 @@ class Component:
                     raise InputError(UNEVEN)
             if part.all_slots.both:
                 inverse = (inverse - inverse.transpose(0, 2, 1)) / 2
-            found.append(Component(part, inverse, left_over))
-        return found
+            pieces.append(Component(part, inverse, left_over))
+        return pieces
 
 
 def _renew(part: SeparatorPart, inverse: Array, live: Array) -> bool:

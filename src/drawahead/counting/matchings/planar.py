@@ -56,10 +56,10 @@ class PlanarMatching(TokenOracle):
         self.matrix = KasteleynMatrix.of(self.graph)
         whole = np.arange(self.length)
         slots, live = self.matrix.slots(whole, whole), np.ones((1, self.length), dtype=bool)
-        found = self.matrix.inverse(whole)
-        if found is None:
+        fresh = self.matrix.inverse(whole)
+        if fresh is None:
             raise InputError(f"the graph has no perfect matching: {_shortage(self.graph)}")
-        self._inverse = found[None]
+        self._inverse = fresh[None]
         self._partners = Partners(slots, self._inverse, live, self._renewed)
         self.bytes_per_query = self._partners.bytes_per_query
 
@@ -136,13 +136,13 @@ class PlanarMatching(TokenOracle):
         return Settled(settled.row[new], settled.position[new], settled.token[new], settled.pieces)
 
     def _renewed(self, state: int, gone: Array) -> Array | None:
-        found = self.matrix.inverse(np.flatnonzero(~gone))
-        if found is None:
+        fresh = self.matrix.inverse(np.flatnonzero(~gone))
+        if fresh is None:
             return None
         inverse = np.zeros(self._inverse.shape[1:])
         whole, left = np.arange(self.length), np.flatnonzero(~gone)
         lines, columns = (np.searchsorted(of(whole), of(left)) for of in (self.matrix.lines, self.matrix.columns))
-        inverse[lines[:, None], columns] = found
+        inverse[lines[:, None], columns] = fresh
         return inverse
 
     def _cut(self) -> Cut:

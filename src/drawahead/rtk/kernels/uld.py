@@ -11,9 +11,7 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, MarkovKernel, State
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import DEFAULT_START, CentredStart, Start
+from drawahead.rtk.kernels.base import DEFAULT_START, CentredStart, Info, MarkovKernel, Noise, Start, State
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
