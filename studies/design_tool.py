@@ -31,7 +31,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.errors import InputError
-from drawahead.proteins.design import Job, Options
+from drawahead.proteins.design import DesignJob, Options
 from drawahead.proteins.design import run as run_tool
 from drawahead.proteins.design import sources as files_of
 from drawahead.proteins.design.sources import find_weights
@@ -112,7 +112,7 @@ class Published:
         return told
 
 
-def told_by(job: Job) -> Told:
+def told_by(job: DesignJob) -> Told:
     every = [each for part in job.parts.values() for each in part.designed]
     return Told([each.recovery for each in every], [each.score for each in every])
 
@@ -192,7 +192,7 @@ def measured(arguments: argparse.Namespace) -> Data:
         seed=arguments.seed,
     )
 
-    def ours(which: list[Path]) -> Job:
+    def ours(which: list[Path]) -> DesignJob:
         with tempfile.TemporaryDirectory() as folder:
             return run_tool(Path(folder) / "out", which, asked, device=device)
 

@@ -19,7 +19,7 @@ from studies.estimates import Estimate, mean
 from studies.growth.figure import scaling
 from studies.growth.grid import measured
 from studies.growth.settings import Plan
-from studies.growth.tables import Cell, candidates, exponents, number
+from studies.growth.tables import Cell, exponents, number, recursion
 from studies.localization import error_table
 from studies.rounds import options
 from studies.study import Data, Stamp, Study, Watch, origin
@@ -150,7 +150,7 @@ def values(data: Data) -> dict[str, str]:
         "localization_delta": f"{errors['delta']:g}",
         "localization": _localization(errors["rows"]),
         "every": _every(data["measurements"], data["sizes"]),
-        "candidates": candidates(data["measurements"]),
+        "recursion": recursion(data["measurements"]),
     }
 
 

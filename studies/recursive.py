@@ -167,7 +167,7 @@ def _slopes(cells: Sequence[Cell]) -> str:
 
 
 def _cells(cells: Sequence[Cell], stepwise: dict[tuple[str, int], float]) -> str:
-    heading = ["target", "n", "rounds", "median", "90%", "most", "queries", "candidates", "as published"]
+    heading = ["target", "n", "rounds", "median", "90%", "most", "queries", "as published"]
     rows = []
     published = {(cell["target"], cell["n"]): cell for cell in cells if cell["variant"] == "as published"}
     for cell in cells:
@@ -175,9 +175,9 @@ def _cells(cells: Sequence[Cell], stepwise: dict[tuple[str, int], float]) -> str
             continue
         key = cell["target"], cell["n"]
         quantiles = [f"{numpy.quantile(cell['rounds'], q, method='higher'):.0f}" for q in (0.5, 0.9, 1)]
-        costs = [f"{cell['queries']:.0f}", f"{cell['candidates']:.0f}"]
         other = f"{stepwise[key]:.1f}" if key in stepwise else "-"
-        row = [cell["target"], str(cell["n"]), _mean(cell), *quantiles, *costs, _mean(published.get(key))]
+        queries, paper = f"{cell['queries']:.0f}", _mean(published.get(key))
+        row = [cell["target"], str(cell["n"]), _mean(cell), *quantiles, queries, paper]
         rows.append([*row, other] if stepwise else row)
     return table([*heading, "stepwise, not pipelined"] if stepwise else heading, rows)
 

@@ -10,7 +10,7 @@ from drawahead.targets import TARGETS
 from studies.growth.figure import scaling
 from studies.growth.grid import measured
 from studies.growth.settings import FIXED_ORDER, RECURSIVE_SIZE, SAMPLERS, SEQUENTIAL_SIZE, Plan, TokenSetting
-from studies.growth.tables import Cell, by_length, candidates, exponents, number
+from studies.growth.tables import Cell, by_length, exponents, number, recursion
 from studies.study import Data, Stamp, Study, Watch, origin
 from studies.tables import table
 
@@ -70,7 +70,7 @@ def values(data: Data) -> dict[str, str]:
         "queries_exponents": exponents(data["slopes"], "queries", "sampler", "target"),
         "every": _every(usual, data["sizes"]),
         "fixed_order": by_length([cell for cell in cells if cell["order"] != "random"], data["sizes"]),
-        "candidates": candidates(usual),
+        "recursion": recursion(usual),
     }
 
 

@@ -76,8 +76,8 @@ def test_an_adapter(
     written: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written("drawahead/language/yours.py")
-    monkeypatch.setitem(vars(adapters)["_homes"], "Yours", "language.yours")
-    model = lookup.Model("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
+    monkeypatch.setitem(vars(adapters)["_homes"], "Yours", "drawahead.language.yours")
+    model = lookup.ListedModel("Yours", "adapter", "an example", "da.adapters.Yours", "torch", "yours", "yours")
     monkeypatch.setattr(lookup, "ADAPTERS", (*lookup.ADAPTERS, model))
     assert run(["models", "--json"]) == 0 and '"da.adapters.Yours"' in capsys.readouterr().out
     make = getattr(adapters, "Yours")  # noqa: B009

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import functools
 import gc
 import io
@@ -707,6 +708,48 @@ def test_what_cannot_be_looked_into_is_captured_once(name: str, used: list[Captu
     for _ in range(3):
         drawn(chain, True)
     assert len({id(batch) for batch in used}) == 1
+
+
+def raising(*arguments: Any) -> Any:
+    raise RuntimeError("ask me not")
+
+
+class Strange:
+    __getattr__ = __len__ = __iter__ = captured_parts = raising
+    func = __dict__ = property(raising)
+
+
+STRANGE: dict[str, Callable[[], Any]] = {
+    "dates": lambda: np.array(["2026-01-01"], "M8[D]"),
+    "a date": lambda: np.datetime64("2026-01-01"),
+    "a span": lambda: np.timedelta64(1, "s"),
+    "records with dates": lambda: np.zeros(2, [("when", "M8[s]"), ("count", "i4")]),
+    "a loader of libraries": lambda: ctypes.cdll,
+    "an object whose attributes raise": Strange,
+    "a list without a length": lambda: type("Odd", (list,), {"__len__": raising})(),
+    "a number without a repr": lambda: type("Odd", (int,), {"__repr__": raising})(),
+    "a class whose class raises": lambda: type("Kind", (type,), {"__getattr__": raising})("Odd", (), {})(),
+    "a sparse tensor": lambda: torch.eye(3).to_sparse(),
+    "a proxy of what is gone": lambda: weakref.proxy(Plain()),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_nothing_that_a_model_holds_makes_the_guard_fail(name: str, used: list[CapturedBatch]) -> None:
+    held = STRANGE[name]()
+    chain = by(lambda: 1.0 if held is not None else 0.0)
+    for _ in range(3):
+        drawn(chain, True)
+    assert len({id(batch) for batch in used}) == 1
+
+
+def test_another_date_is_captured_anew(used: list[CapturedBatch]) -> None:
+    dates = np.array(["2026-01-01", "2026-01-02"], "M8[D]")
+
+    def later() -> None:
+        dates[0] = np.datetime64("2026-01-02")
+
+    assert_captured_anew(by(lambda: float(dates[0] == dates[1])), later, used)
 
 
 def test_an_opaque_model_is_not_held() -> None:

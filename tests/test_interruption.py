@@ -18,7 +18,7 @@ import torch
 import drawahead as da
 from drawahead.report import History
 from drawahead.rounds.recording import uninterrupted
-from drawahead.show.progress import Standing, line, visible
+from drawahead.show.progress import RunProgress, line, visible
 from tests.test_drafts import adds_up
 
 SEED = 5
@@ -272,7 +272,7 @@ def test_the_bar_goes_on_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_line_fits_the_terminal() -> None:
-    parts = Standing(1000, 10, 64, 640, 12, 123456, 100.0).parts()
+    parts = RunProgress(1000, 10, 64, 640, 12, 123456, 100.0).parts()
     text = "10/1000 samples, steps 1% (6.4/s), round 12, 123.5k queries, 2:45:00 left"
     assert line(0.5, parts, 100) == f"[##########..........] {text}" and line(0.5, parts, 79) == text
     assert line(0.5, parts, 60) == "10/1000 samples, steps 1% (6.4/s), round 12, 2:45:00 left"
@@ -288,11 +288,11 @@ def test_a_notebook_is_watched_and_a_file_is_not(tmp_path: Path) -> None:
 
 
 def test_time_left_is_told_once_it_is_known() -> None:
-    assert Standing(1000, 0, 10, 100, 12, 100, 1.0).parts()[-1] == "100 queries"
-    assert Standing(1000, 0, 10, 100, 12, 100, 4.0).parts()[-1] == "6:36 left"
-    assert Standing(1000, 1, 10, 100, 12, 100, 1.0).parts()[-1] == "1:39 left"
+    assert RunProgress(1000, 0, 10, 100, 12, 100, 1.0).parts()[-1] == "100 queries"
+    assert RunProgress(1000, 0, 10, 100, 12, 100, 4.0).parts()[-1] == "6:36 left"
+    assert RunProgress(1000, 1, 10, 100, 12, 100, 1.0).parts()[-1] == "1:39 left"
 
 
 def test_time_left_counts_only_what_was_drawn_now() -> None:
-    parts = Standing(1000, 500, 10, 5000, 12, 12_345_678, 10.0, earlier=4000).parts()
+    parts = RunProgress(1000, 500, 10, 5000, 12, 12_345_678, 10.0, earlier=4000).parts()
     assert parts == ["500/1000 samples", "steps 50% (100/s)", "round 12", "12.3M queries", "0:50 left"]

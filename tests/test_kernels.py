@@ -64,7 +64,7 @@ def test_numbers_of_a_kernel_have_their_place(
 @pytest.mark.parametrize("attempt", [0, torch.tensor([0, 5, 2**31])])
 def test_random_numbers(attempt: Any, normal: bool) -> None:
     pytest.importorskip("triton")
-    from drawahead.randomness_cuda import numbers
+    from drawahead.randomness.philox_cuda import numbers
 
     keys = Stream.of_samples(2**64 - 1, torch.tensor([0, 1, 2**40])).keys
     step = torch.tensor([[0, 1, 7], [2, 3, 2**31], [5, 9, 8]])

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see; at run time a name is imported when it is first used
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads: a name is imported when it is first used
     from drawahead import (
         adapters,
         ardiffusion,
@@ -133,30 +133,4 @@ __all__ = [
     "verify",
 ]
 
-doors(
-    __name__,
-    {
-        "chains": "CausalChain Chain GaussianChain StackedChain StackedPlan TokenChain",
-        "errors": "AnswerError DrawaheadError InputError Interrupted JobError SamplingError",
-        "executors": "Local Ray Replicas",
-        "jobs": "RayWorkers",
-        "laws": "Categorical Gaussian",
-        "oracles.causal": "Above CausalOracle FirstGuess LastAnswer Ngram Uniform",
-        "oracles.denoisers": "CountingDenoiser Denoiser DenoisingTarget "
-        "from_data_prediction from_epsilon from_score from_velocity",
-        "oracles.tokens": "HIDDEN CountingOracle FunctionOracle TokenOracle",
-        "oracles.perturbed": "Noisy NoisyDenoiser",
-        "rejection": "Rejection rejection speculative_rejection",
-        "report": "Report",
-        "rounds.run": "Result",
-        "runner": "Runner",
-        "sample": "sample tune",
-        "samplers": "Auto Block Coupled Picard Recursive Sampler Separated Sequential Stepwise",
-        "schedules": "DDIM DDPM EulerAncestral OUExponential StochasticLocalization",
-        "science.statistics": "Summary summary",
-        "science.stopping": "until",
-        "verification.findings": "Verdict",
-        "verification.verify": "verify",
-    },
-    {"design": "proteins.design", "tilings": "counting.tilings"},
-)
+doors(__name__)

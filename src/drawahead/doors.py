@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from drawahead.words import guess
@@ -16,15 +17,15 @@ class Room(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         homes: Mapping[str, str] = vars(self)["_homes"]
-        if name in homes:
-            vars(self)[name] = value = getattr(import_module(f"drawahead.{homes[name]}"), name)
+        home = homes.get(name, self.__name__)
+        if home != self.__name__ and hasattr(import_module(home), name):
+            vars(self)[name] = value = getattr(import_module(home), name)
             return value
-        module = vars(self)["_modules"].get(name, f"{self.__name__}.{name}")
         try:
             if not name.startswith("_"):
-                return import_module(module)
+                return import_module(f"{home}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != module:
+            if error.name != f"{home}.{name}":
                 raise
         near = guess(name, self.__all__)
         rest = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(self.__all__))}"
@@ -42,10 +43,11 @@ class Room(ModuleType):
         return import_module, (self.__name__,)
 
 
-def doors(package: str, homes: Mapping[str, str], modules: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Open doors in a package: `homes` has the names of each module, which is named below drawahead; `modules` has
-    shorter names of whole modules."""
+def doors(package: str) -> None:
+    """Open doors in a package to all that its block `if TYPE_CHECKING:` imports, which type checkers read."""
     room = sys.modules[package]
-    vars(room)["_homes"] = {name: home for home, names in homes.items() for name in names.split()}
-    vars(room)["_modules"] = {name: f"drawahead.{module}" for name, module in modules.items()}
+    source = room.__spec__.loader.get_source(package)  # type: ignore[union-attr]
+    block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    vars(room)["_homes"] = {alias.name: str(node.module) for node in imports for alias in node.names}
     room.__class__ = Room

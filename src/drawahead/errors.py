@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ class InputError(DrawaheadError, ValueError):
     """An argument has the wrong shape, value or type."""
 
 
-class FrozenError(InputError, AttributeError):
-    """A value that cannot be changed was to be; the message says how to make another."""
+class FrozenError(InputError, FrozenInstanceError):
+    """Something tried to change a value; the message says how to make another."""
 
 
 class AnswerError(DrawaheadError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from operator import gt
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import short
+from drawahead.values import dataclass
 from drawahead.words import counted, printable
 
 if TYPE_CHECKING:
@@ -191,13 +192,13 @@ class Report:
         return out | {name: list(getattr(self, name)) for name in _LISTS}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Report:
+    def from_dict(cls, plain: Mapping[str, Any]) -> Report:
         """The report that `to_dict` wrote; anything else is refused."""
-        if not isinstance(given, Mapping):
-            raise InputError(f"a report must be a mapping, not {short(given)}")
-        values = {name: _checked(name, given.get(name), kind) for name, kind in _KINDS.items()}
-        widths, committed, drafts, kept, rounds = (_counts(name, given.get(name)) for name in _LISTS)
-        progress = given.get("progress")
+        if not isinstance(plain, Mapping):
+            raise InputError(f"a report must be a mapping, not {short(plain)}")
+        values = {name: _checked(name, plain.get(name), kind) for name, kind in _KINDS.items()}
+        widths, committed, drafts, kept, rounds = (_counts(name, plain.get(name)) for name in _LISTS)
+        progress = plain.get("progress")
         if not isinstance(progress, dict) or not all(str(key).isdecimal() and len(str(key)) < 20 for key in progress):
             raise InputError("progress of a report must have the numbers of samples as keys")
         by_round = (widths, committed, drafts, kept)

@@ -27,7 +27,7 @@ from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.window import WindowSampler
-from drawahead.show.progress import Standing, bar, watching
+from drawahead.show.progress import RunProgress, bar, watching
 from drawahead.validate import short, whole
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Runner:
             with self._held.lock, torch.no_grad(), ExitStack() as opened:
                 if progress:
                     line = opened.enter_context(bar())
-                    watch = replace(watch, on_round=watching(on_round, line, Standing(call.num_samples)))
+                    watch = replace(watch, on_round=watching(on_round, line, RunProgress(call.num_samples)))
                 if not watch.stops:
                     run = start(call, self._held)
                     run.drive(watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, final
 
 import torch
@@ -15,6 +15,7 @@ from drawahead.errors import InputError
 from drawahead.sample import as_chain, sample
 from drawahead.samplers import Coupled, Sequential
 from drawahead.validate import number, whole
+from drawahead.values import dataclass
 
 __all__ = ["Gain", "gain", "gain_of_function"]
 

@@ -30,16 +30,16 @@ def short(value: object) -> str:
 def whole(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """`value` as an integer in a range, or an InputError that names it."""
     try:
-        given = operator.index(value)  # type: ignore[arg-type]
+        result = operator.index(value)  # type: ignore[arg-type]
     except TypeError:  # arrays have __index__, too, and fail only now
-        given = None
-    if given is None or isinstance(value, bool):
+        result = None
+    if result is None or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number, not {short(value)}")
-    if least is not None and given < least:
-        raise InputError(f"{name} must be at least {least}, not {short(given)}")
-    if most is not None and given > most:
-        raise InputError(f"{name} must be at most {most}, not {short(given)}")
-    return given
+    if least is not None and result < least:
+        raise InputError(f"{name} must be at least {least}, not {short(result)}")
+    if most is not None and result > most:
+        raise InputError(f"{name} must be at most {most}, not {short(result)}")
+    return result
 
 
 def number(name: str, value: object, *, least: float = -math.inf, above: float = -math.inf) -> float:
@@ -49,14 +49,14 @@ def number(name: str, value: object, *, least: float = -math.inf, above: float =
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{name} must be a number, not {short(value)}")
     try:
-        given = float(value)
+        result = float(value)
     except OverflowError:
-        given = math.inf
-    if not math.isfinite(given) or given < least or given <= above:
+        result = math.inf
+    if not math.isfinite(result) or result < least or result <= above:
         bound = f"a number above {above:g}" if above > -math.inf else f"a number not below {least:g}"
         wanted = "a finite number" if above == least == -math.inf else bound
         raise InputError(f"{name} must be {wanted}, not {short(value)}")
-    return given
+    return result
 
 
 def numbers(name: str, value: object) -> tuple[float, ...]:
@@ -71,10 +71,10 @@ def wholes(name: str, value: object, least: int | None = None) -> tuple[int, ...
 
 def as_shape(name: str, value: object) -> tuple[int, ...]:
     """`value` as a shape: one or more whole numbers, all positive."""
-    given = wholes(name, value)
-    if not given or min(given) < 1:
-        raise InputError(f"{name} must be one or more positive numbers, not {short(given)}")
-    return given
+    result = wholes(name, value)
+    if not result or min(result) < 1:
+        raise InputError(f"{name} must be one or more positive numbers, not {short(result)}")
+    return result
 
 
 def law_precision(value: object, device: torch.device) -> torch.dtype:
@@ -93,12 +93,12 @@ def as_float64(name: str, value: object, device: torch.device | str | None = Non
     try:
         if isinstance(value, Tensor | numpy.ndarray) and torch.as_tensor(value).is_complex():
             raise TypeError("they are complex")
-        given = torch.as_tensor(value, dtype=torch.float64, device=device)
+        result = torch.as_tensor(value, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"{name} must be a rectangular array of numbers: {str(error)[:200]}") from None
-    if finite and not bool(given.isfinite().all()):
+    if finite and not bool(result.isfinite().all()):
         raise InputError(f"{name} must be finite numbers; look for NaN or infinity in it")
-    return given
+    return result
 
 
 def copied(name: str, value: Array) -> Tensor:
@@ -212,7 +212,7 @@ def _refuse(constant: str) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return result

@@ -29,28 +29,28 @@ def cell(text: str) -> str:
     return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, names: Iterable[str]) -> str:
     """The known name that `name` is: whatever its case, and with underscores or hyphens. Itself if there is none."""
-    folded = {_folded(each): each for each in known}
+    folded = {_folded(each): each for each in names}
     return folded.get(_folded(name), name)
 
 
-def guess(name: str, known: Iterable[str]) -> str | None:
+def guess(name: str, names: Iterable[str]) -> str | None:
     """The known name that is closest to a misspelt one, if one is close."""
-    names = {_folded(each): each for each in known}
-    near = get_close_matches(_folded(name), names, 1)
-    return names[near[0]] if near else None
+    folded = {_folded(each): each for each in names}
+    near = get_close_matches(_folded(name), folded, 1)
+    return folded[near[0]] if near else None
 
 
-def pick(what: str, name: str, known: Mapping[str, Thing], more: str = "") -> Thing:
+def pick(what: str, name: str, names: Mapping[str, Thing], more: str = "") -> Thing:
     """What is called `name`; or an InputError that suggests the nearest name, or, if none is near, lists them all.
 
     more: what else could be done, said after the list."""
-    found = meant(name, known)
-    if found in known:
-        return known[found]
-    near = guess(name, known)
-    rest = f"did you mean {near!r}?" if near else f"the {what}s are {', '.join(known)}{more}"
+    best = meant(name, names)
+    if best in names:
+        return names[best]
+    near = guess(name, names)
+    rest = f"did you mean {near!r}?" if near else f"the {what}s are {', '.join(names)}{more}"
     raise InputError(f"there is no {what} {name!r}; {rest}")
 
 

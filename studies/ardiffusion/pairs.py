@@ -11,10 +11,10 @@ from torch import Tensor
 
 from drawahead.ardiffusion import (
     Conditionals,
-    Config,
     GaussianParts,
     MLPDenoiser,
     MLPEncoder,
+    ModelConfig,
     Normal,
     Parts,
     Training,
@@ -79,8 +79,8 @@ def trained(width: float, seed: int, plan: Plan) -> dict[str, Any]:
     data = torch.cat([first, first + width * torch.randn(20_000, 1, generator=source, dtype=torch.float64)], dim=1)
     levels = (-10.0, 14.0)
     configs = {
-        "auto-regressive": Config(TWO, MLPEncoder(24, 1), MLPDenoiser(32, 2), levels),
-        "joint": Config(ONE, None, MLPDenoiser(36, 2), levels),
+        "auto-regressive": ModelConfig(TWO, MLPEncoder(24, 1), MLPDenoiser(32, 2), levels),
+        "joint": ModelConfig(ONE, None, MLPDenoiser(36, 2), levels),
     }
     found: dict[str, Any] = {"width": width, "seed": seed, "steps": plan.training}
     for name, config in configs.items():

@@ -14,9 +14,9 @@ import torch
 from drawahead import rtk
 from drawahead.ardiffusion import (
     RTK,
-    Config,
     GaussianParts,
     MLPDenoiser,
+    ModelConfig,
     Parts,
     Training,
     TransformerEncoder,
@@ -82,7 +82,7 @@ def _costs(drawing: StackedChain, rounds: Sequence[int], queries: int) -> dict[s
 
 def trained(grid: int, plan: Plan, folder: str, device: str) -> str:
     """Train a model of images in grid x grid patches into a folder. -> the folder."""
-    config = Config(Parts((16, 16), (grid, grid)), TransformerEncoder(48, 2, 4), MLPDenoiser(96, 3))
+    config = ModelConfig(Parts((16, 16), (grid, grid)), TransformerEncoder(48, 2, 4), MLPDenoiser(96, 3))
     images = (Shapes(20_000, across=True, seed=0).images - CENTRE) / SCALE
     out = Path(folder) / f"grid-{grid}"
     train(config, images, training=Training(steps=plan.training, batch=64 // grid), out=out, device=device)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from drawahead.ardiffusion import (
     ARModel,
-    Config,
     MLPDenoiser,
+    ModelConfig,
     Parts,
     Training,
     TransformerDenoiser,
@@ -22,7 +22,7 @@ from drawahead.ardiffusion import (
     chain,
     train,
 )
-from drawahead.ardiffusion.objective import generator
+from drawahead.ardiffusion.training import generator
 from drawahead.sample import sample
 from drawahead.samplers import Sequential
 from drawahead.schedules import OUExponential
@@ -58,20 +58,20 @@ class Contender:
     """A model of the comparison."""
 
     name: str
-    config: Config
+    config: ModelConfig
     images_per_step: int
     """In batches of the auto-regressive model: a joint model denoises an image at once, so it gets more of them."""
 
 
 def contenders(width: int) -> list[Contender]:
     """The auto-regressive model, and joint ones of about its size; each denoises as many parts or tokens a step."""
-    ar = Config(PARTS, TransformerEncoder(width // 2, 2, 4), MLPDenoiser(width, 3))
+    ar = ModelConfig(PARTS, TransformerEncoder(width // 2, 2, 4), MLPDenoiser(width, 3))
 
-    def dense(width: int) -> Config:
-        return Config(WHOLE, None, MLPDenoiser(width, 3))
+    def dense(width: int) -> ModelConfig:
+        return ModelConfig(WHOLE, None, MLPDenoiser(width, 3))
 
-    def attending(width: int) -> Config:
-        return Config(WHOLE, None, TransformerDenoiser(tokens=PARTS.number, width=width, layers=3, heads=4))
+    def attending(width: int) -> ModelConfig:
+        return ModelConfig(WHOLE, None, TransformerDenoiser(tokens=PARTS.number, width=width, layers=3, heads=4))
 
     size = ARModel(ar).size
     return [
@@ -81,7 +81,7 @@ def contenders(width: int) -> list[Contender]:
     ]
 
 
-def _of_size(make: Callable[[int], Config], size: int) -> Config:
+def _of_size(make: Callable[[int], ModelConfig], size: int) -> ModelConfig:
     """The width, a multiple of 4, whose number of parameters is nearest."""
 
     def parameters(width: int) -> int:
@@ -136,7 +136,7 @@ def judged(images: Tensor, *, across: bool) -> dict[str, float]:
     }
 
 
-def as_parts(images: Tensor, config: Config) -> Tensor:
+def as_parts(images: Tensor, config: ModelConfig) -> Tensor:
     """Images (number, 16, 16) in the shape that a configuration takes."""
     cut = (PARTS.split(images) - CENTRE) / SCALE
     return cut.flatten(1) if config.parts == WHOLE else PARTS.join(cut)

@@ -51,17 +51,16 @@ def exponents(slopes: Sequence[dict[str, Any]], quantity: str, lines: str, colum
     return table([lines, *heading], rows)
 
 
-def candidates(cells: Sequence[Cell]) -> str:
+def recursion(cells: Sequence[Cell]) -> str:
     """What the recursion cost, wherever it was run."""
     rows = [
         [
             f"{cell['target']}, n = {cell['n']}",
             number(cell, "rounds"),
             number(cell, "queries"),
-            f"{'≥ ' if cell['status'] == 'stopped' else ''}{cell['candidates']:.1f}",
             f"{cell['finished']} of {cell['samples']}",
         ]
         for cell in cells
         if cell["sampler"] == "recursive" and cell["status"] != "skipped"
     ]
-    return table(["target", "rounds", "queries", "candidates", "samples finished"], rows)
+    return table(["target", "rounds", "queries", "samples finished"], rows)

@@ -49,7 +49,7 @@ def kernels(place: Place) -> da.StackedChain:
 
 def parts(place: Place) -> da.StackedChain:
     """Four parts of a picture of 16 x 16 by a transformer with random weights, 256 steps per part."""
-    config = ardiffusion.Config(
+    config = ardiffusion.ModelConfig(
         ardiffusion.Parts((16, 16), (4, 1)),
         ardiffusion.TransformerEncoder(128, 2, 4),
         ardiffusion.TransformerDenoiser(tokens=4, width=128, layers=3, heads=4),

@@ -202,11 +202,10 @@ def test_what_is_told_in_dictionaries() -> None:
 
 def test_rows_go_together_again() -> None:
     tables = {"a": torch.arange(4), "b": {"c": [torch.arange(4) + 10, None]}}
-    told, rows = Told.apart(tables, lambda value: len(value) == 4, passes=2)
-    assert {name: table.tolist() for name, table in rows.items()} == {
-        "a__pass0": [0, 1], "a__pass1": [2, 3], "b__c__0__pass0": [10, 11], "b__c__0__pass1": [12, 13],
-    }  # fmt: skip
-    built = told.together(rows)
+    told, rows = Told.apart(tables)
+    assert {name: table.tolist() for name, table in rows.items()} == {"a": [0, 1, 2, 3], "b__c__0": [10, 11, 12, 13]}
+    twice = {f"{name}__pass{i}": table[2 * i : 2 * i + 2] for name, table in rows.items() for i in range(2)}
+    built = Told(told.form, 2).together(twice)
     assert torch.equal(built["a"], tables["a"]) and torch.equal(built["b"]["c"][0], tables["b"]["c"][0])
     assert built["b"]["c"][1] is None
 

@@ -15,13 +15,13 @@ from drawahead import rtk
 
 PARTS = ar.Parts((12,), (4,))
 CONFIGS = [
-    ar.Config(PARTS, ar.TransformerEncoder(16, 2, 2), ar.MLPDenoiser(16, 2)),
-    ar.Config(PARTS, ar.MLPEncoder(16, 1), ar.TransformerDenoiser(tokens=3, width=16, layers=1, heads=2)),
-    ar.Config(PARTS, None, ar.MLPDenoiser(16, 1)),
+    ar.ModelConfig(PARTS, ar.TransformerEncoder(16, 2, 2), ar.MLPDenoiser(16, 2)),
+    ar.ModelConfig(PARTS, ar.MLPEncoder(16, 1), ar.TransformerDenoiser(tokens=3, width=16, layers=1, heads=2)),
+    ar.ModelConfig(PARTS, None, ar.MLPDenoiser(16, 1)),
 ]
 
 
-def awake(config: ar.Config) -> ar.ARModel:
+def awake(config: ar.ModelConfig) -> ar.ARModel:
     """A model that says something: a new one answers 0."""
     model = ar.ARModel(config).double().eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(1)
@@ -38,7 +38,7 @@ def question(rows: int = 8) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config.encoder).__name__)
-def test_only_finished_parts_are_read(config: ar.Config) -> None:
+def test_only_finished_parts_are_read(config: ar.ModelConfig) -> None:
     """A part's answer depends on the part itself and on those before it, never on what later places hold."""
     model = awake(config)
     state, part, signal, noise = question()
@@ -52,7 +52,7 @@ def test_only_finished_parts_are_read(config: ar.Config) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config.encoder).__name__)
-def test_training_and_inference_ask_the_same_network(config: ar.Config) -> None:
+def test_training_and_inference_ask_the_same_network(config: ar.ModelConfig) -> None:
     model = awake(config)
     state, _, signal, noise = question(1)
     clean = question(8)[0][3:4]
@@ -79,7 +79,7 @@ def test_any_scale_of_signal_and_noise_will_do() -> None:
 @pytest.mark.parametrize("sampler", [da.Sequential(), da.Coupled(), da.Block()], ids=repr)
 def test_one_part_is_ordinary_diffusion(sampler: da.Sampler) -> None:
     """The same network through GaussianChain draws the same samples."""
-    config = ar.Config(ar.Parts.undivided((3, 2)), None, ar.MLPDenoiser(16, 2))
+    config = ar.ModelConfig(ar.Parts.undivided((3, 2)), None, ar.MLPDenoiser(16, 2))
     model = awake(config)
     for schedule in (da.OUExponential.even(12, last=0.01), da.DDPM(betas=da.schedules.linear_betas(12, 0.02, 0.4))):
         plan = schedule.plan()
@@ -99,8 +99,8 @@ def test_one_part_is_ordinary_diffusion(sampler: da.Sampler) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config.encoder).__name__)
-def test_a_configuration_survives_json(config: ar.Config) -> None:
-    assert ar.Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+def test_a_configuration_survives_json(config: ar.ModelConfig) -> None:
+    assert ar.ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
 def test_a_new_model_depends_on_its_seed_alone() -> None:
@@ -116,12 +116,12 @@ def test_a_new_model_depends_on_its_seed_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ar.Config(PARTS, levels=(3.0, -3.0)), "levels"),
-        (lambda: ar.Config(PARTS, denoiser=ar.TransformerDenoiser(tokens=2)), "tokens"),
+        (lambda: ar.ModelConfig(PARTS, levels=(3.0, -3.0)), "levels"),
+        (lambda: ar.ModelConfig(PARTS, denoiser=ar.TransformerDenoiser(tokens=2)), "tokens"),
         (lambda: ar.TransformerEncoder(width=10, heads=4), "multiple of heads"),
         (lambda: ar.MLPDenoiser(blocks=0), "blocks must be at least 1"),
         (
-            lambda: ar.Config.from_dict({"parts": {"shape": [4], "grid": [2]}, "encoder": {"kind": "cloud"}}),
+            lambda: ar.ModelConfig.from_dict({"parts": {"shape": [4], "grid": [2]}, "encoder": {"kind": "cloud"}}),
             "not a conf",
         ),
         (lambda: ar.chain(torch.nn.Linear(2, 2)), "Conditionals"),  # type: ignore[arg-type]

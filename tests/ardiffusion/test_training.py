@@ -17,7 +17,7 @@ from drawahead import ardiffusion as ar
 from drawahead.verification.statistics import same_law
 
 PARTS = ar.Parts((4,), (2,))
-CONFIG = ar.Config(PARTS, ar.TransformerEncoder(16, 1, 2), ar.MLPDenoiser(32, 2))
+CONFIG = ar.ModelConfig(PARTS, ar.TransformerEncoder(16, 1, 2), ar.MLPDenoiser(32, 2))
 SHORT = ar.Training(steps=12, batch=16, block=3, save_every=3, warmup=2)
 
 
@@ -89,7 +89,7 @@ def test_a_folder_holds_a_whole_state_wherever_writing_stops(tmp_path: Path, mon
 def test_another_training_is_not_continued(tmp_path: Path) -> None:
     ar.train(CONFIG, data(), training=SHORT, out=tmp_path)
     for config, rows, training, name in (
-        (ar.Config(PARTS), 256, SHORT, "config"),
+        (ar.ModelConfig(PARTS), 256, SHORT, "config"),
         (CONFIG, 128, SHORT, "data"),
         (CONFIG, 256, ar.Training(steps=13), "training"),
     ):

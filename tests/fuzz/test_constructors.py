@@ -290,8 +290,8 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     "TransformerEncoder": (ar.TransformerEncoder, {"width": 4, "layers": 1, "heads": 2}, nothing),
     "MLPDenoiser": (ar.MLPDenoiser, {"width": 4, "blocks": 1}, nothing),
     "TransformerDenoiser": (ar.TransformerDenoiser, {"tokens": 2, "width": 4, "layers": 1, "heads": 2}, nothing),
-    "ar.Config": (
-        ar.Config,
+    "ar.ModelConfig": (
+        ar.ModelConfig,
         {
             "parts": ar.Parts((4,), (2,)),
             "encoder": ar.MLPEncoder(4, 1),

@@ -69,7 +69,7 @@ class Enough(Exception):
 
 
 def train(folder: str, on_progress: Callable[[ar.Progress], None] | None = None) -> None:
-    config = ar.Config(ar.Parts((4,), (2,)), ar.MLPEncoder(4, 1), ar.MLPDenoiser(4, 1))
+    config = ar.ModelConfig(ar.Parts((4,), (2,)), ar.MLPEncoder(4, 1), ar.MLPDenoiser(4, 1))
     training = ar.Training(steps=2, batch=2, block=1, save_every=1)
     ar.train(config, torch.ones(3, 4), training=training, out=folder, on_progress=on_progress)
 

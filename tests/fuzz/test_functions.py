@@ -26,7 +26,7 @@ DRAWN = da.sample(TOKENS, 3, sampler=Coupled(), seed=0)
 COIN = Categorical(torch.full((2, 3, 2), 0.5).log())
 LEVEL = Gaussian(torch.zeros(2, 3, 4, dtype=torch.float64), torch.ones(2, 3, dtype=torch.float64))
 PARTS = ar.Parts((4,), (2,))
-CONFIG = ar.Config(PARTS, ar.MLPEncoder(4, 1), ar.MLPDenoiser(4, 1))
+CONFIG = ar.ModelConfig(PARTS, ar.MLPEncoder(4, 1), ar.MLPDenoiser(4, 1))
 MODEL = ar.ARModel(CONFIG)
 
 DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {

@@ -15,7 +15,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, Recursive, Sequential, TokenChain, tilings
 from drawahead.counting.matchings import planar as matchings
-from drawahead.counting.matchings.components import Component, Part
+from drawahead.counting.matchings.components import Component, SeparatorPart
 from drawahead.counting.matchings.separators import Node, planar_cut
 from drawahead.errors import InputError
 from drawahead.oracles.separable import Piece, Settled
@@ -450,7 +450,7 @@ def test_the_tree_of_pieces_separates(name: str, monkeypatch: pytest.MonkeyPatch
 
     check_node(target.separators)
     assert len(set(numbers)) == len(numbers) > 4
-    assert Part(target.matrix, target.separators).separator.tolist() == list(target.separators.separator)
+    assert SeparatorPart(target.matrix, target.separators).separator.tolist() == list(target.separators.separator)
 
 
 # Pictures

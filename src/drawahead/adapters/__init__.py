@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.diffusers.chain import from_diffusers
     from drawahead.diffusers.pipeline import DrawaheadPipeline
     from drawahead.language.generate import generate
@@ -33,19 +33,4 @@ __all__ = [
     "policy",
 ]
 
-doors(
-    __name__,
-    {
-        "diffusers.chain": "from_diffusers",
-        "diffusers.pipeline": "DrawaheadPipeline",
-        "language.generate": "generate",
-        "language.masked_lm": "MaskedLM",
-        "language.permutation": "PermutationLM",
-        "language.protein_lm": "ProteinLM",
-        "policies.policy": "accelerate policy",
-        "proteins.mpnn.model": "ProteinMPNN",
-        "science.ancestral": "from_denoising_diffusion from_guided_diffusion",
-        "science.k_diffusion": "from_k_diffusion",
-        "science.reverse": "from_score_sde",
-    },
-)
+doors(__name__)

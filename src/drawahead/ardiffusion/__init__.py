@@ -2,9 +2,9 @@
 
 from drawahead.ardiffusion.checkpoints import load
 from drawahead.ardiffusion.config import (
-    Config,
     MLPDenoiser,
     MLPEncoder,
+    ModelConfig,
     Training,
     TransformerDenoiser,
     TransformerEncoder,
@@ -23,11 +23,11 @@ __all__ = [
     "ARModel",
     "ConditionalDenoiser",
     "Conditionals",
-    "Config",
     "Encoder",
     "GaussianParts",
     "MLPDenoiser",
     "MLPEncoder",
+    "ModelConfig",
     "Normal",
     "Parts",
     "Progress",

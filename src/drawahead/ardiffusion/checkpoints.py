@@ -16,7 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.config import ModelConfig
 from drawahead.ardiffusion.model import ARModel
 from drawahead.errors import InputError
 from drawahead.validate import as_device, path
@@ -29,7 +29,7 @@ _STATE = "state.json"
 class Checkpoint:
     """All that a training is after some step. Tensors are on the CPU."""
 
-    config: Config
+    config: ModelConfig
     step: int
     facts: dict[str, Any]
     """Plain values: what the training was asked to do, on what data, and its losses so far."""
@@ -63,7 +63,11 @@ def read(folder: Path) -> Checkpoint | None:
         return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        config, step, name = Config.from_dict(state.pop("config")), int(state.pop("step")), str(state.pop("weights"))
+        config, step, name = (
+            ModelConfig.from_dict(state.pop("config")),
+            int(state.pop("step")),
+            str(state.pop("weights")),
+        )
         flat: dict[str, Tensor] = _safetensors().load_file(folder / Path(name).name)
     except InputError:
         raise
@@ -78,16 +82,16 @@ def read(folder: Path) -> Checkpoint | None:
 
 def load(folder: str | Path, *, device: torch.device | str = "cpu") -> ARModel:
     """The trained model of a folder, its averaged weights, ready to draw from."""
-    found = read(path("folder", folder))
-    if found is None:
+    checkpoint = read(path("folder", folder))
+    if checkpoint is None:
         raise InputError(f"{folder} holds no {_STATE}: give the folder that train(..., out=...) wrote")
-    weights = {name: tensor.float() for name, tensor in found.weights.get("average", {}).items()}
-    parts = [part for part in (found.config.encoder, found.config.denoiser) if part is not None]
+    weights = {name: tensor.float() for name, tensor in checkpoint.weights.get("average", {}).items()}
+    parts = [part for part in (checkpoint.config.encoder, checkpoint.config.denoiser) if part is not None]
     if any(getattr(part, name, 0) > len(weights) for part in parts for name in ("layers", "blocks")):
         raise InputError(f"{folder} does not hold the weights of the model it describes")
     try:
         with torch.device("meta"):  # no room is made for what a folder from anywhere describes, only for what it holds
-            model = ARModel(found.config)
+            model = ARModel(checkpoint.config)
         model.load_state_dict(weights, assign=True)
     except (RuntimeError, TypeError, MemoryError) as error:
         raise InputError(f"{folder} does not hold the weights of the model it describes: {str(error)[:200]}") from None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, final
 
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
 from drawahead.validate import number, numbers, short, whole
+from drawahead.values import dataclass
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ DenoiserConfig = MLPDenoiser | TransformerDenoiser
 
 @final
 @dataclass(frozen=True)
-class Config:
+class ModelConfig:
     """A whole model. Without an encoder a part is told its position and nothing of the others.
 
     `levels` are the logarithms of the signal-to-noise ratio, (signal / noise)^2, between which it is trained.
@@ -105,7 +106,7 @@ class Config:
         }
 
     @staticmethod
-    def from_dict(plain: dict[str, Any]) -> Config:
+    def from_dict(plain: dict[str, Any]) -> ModelConfig:
         """What `to_dict` gave, back again."""
         encoders: dict[str, type[EncoderConfig]] = {c.kind: c for c in (TransformerEncoder, MLPEncoder)}
         denoisers: dict[str, type[DenoiserConfig]] = {c.kind: c for c in (TransformerDenoiser, MLPDenoiser)}
@@ -113,7 +114,7 @@ class Config:
             parts = Parts(tuple(plain["parts"]["shape"]), tuple(plain["parts"]["grid"]))
             encoder = None if plain["encoder"] is None else _sizes(encoders, plain["encoder"])
             low, high = plain["levels"]
-            return Config(parts, encoder, _sizes(denoisers, plain["denoiser"]), (low, high))
+            return ModelConfig(parts, encoder, _sizes(denoisers, plain["denoiser"]), (low, high))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"this is not a configuration of ardiffusion: {error!r}") from None
 

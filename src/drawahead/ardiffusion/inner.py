@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -15,6 +14,7 @@ from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
 from drawahead.schedules.stacked import StackedPlan
 from drawahead.validate import instance, number
+from drawahead.values import dataclass
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
 """(lanes (m, c, d), step (m,)) -> answers (m, d)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from drawahead.chains.stacked import StackedChain
 from drawahead.errors import InputError
 from drawahead.validate import instance
+from drawahead.values import dataclass
 
 
 @final

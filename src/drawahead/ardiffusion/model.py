@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from drawahead.ardiffusion import networks
-from drawahead.ardiffusion.config import Config
+from drawahead.ardiffusion.config import ModelConfig
 from drawahead.ardiffusion.networks import ConditionalDenoiser
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
@@ -22,9 +22,9 @@ class ARModel(nn.Module):
     Data should be centred and of about unit size. A new model's weights depend on its `seed` alone.
     """
 
-    def __init__(self, config: Config, *, seed: int = 0) -> None:
+    def __init__(self, config: ModelConfig, *, seed: int = 0) -> None:
         super().__init__()
-        instance("config", config, Config, "a Config")
+        instance("config", config, ModelConfig, "a ModelConfig")
         if not -(2**63) <= whole("seed", seed) < 2**64:
             raise InputError(f"seed must be between -2^63 and 2^64, not {seed}")
         self.config = config

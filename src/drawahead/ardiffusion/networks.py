@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from drawahead.ardiffusion.config import Config, EncoderConfig, MLPEncoder, TransformerDenoiser
+from drawahead.ardiffusion.config import EncoderConfig, MLPEncoder, ModelConfig, TransformerDenoiser
 from drawahead.ardiffusion.parts import Parts
 
 
 @final
-class Layer(nn.Module):
+class AttentionLayer(nn.Module):
     """A transformer layer on tokens (m, t, width): attention, then two dense layers, each after a norm.
 
-    With `told` (m, 6, width) both halves are shifted, scaled and gated by what they are told.
+    With `modulation` (m, 6, width) both halves are shifted, scaled and gated by what they are told.
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool) -> None:
@@ -29,14 +29,14 @@ class Layer(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.dense = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x: Tensor, told: Tensor | None = None) -> Tensor:
-        if told is None:
+    def forward(self, x: Tensor, modulation: Tensor | None = None) -> Tensor:
+        if modulation is None:
             x = x + self._attended(self.norm1(x))
             plain: Tensor = x + self.dense(self.norm2(x))
             return plain
-        told = told[:, :, None]  # one for all tokens
-        x = modulated(x, self.norm1, self._attended, told[:, :3])
-        return modulated(x, self.norm2, self.dense, told[:, 3:])
+        modulation = modulation[:, :, None]  # one for all tokens
+        x = modulated(x, self.norm1, self._attended, modulation[:, :3])
+        return modulated(x, self.norm2, self.dense, modulation[:, 3:])
 
     def _attended(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # (m, heads, t, width)
@@ -46,21 +46,21 @@ class Layer(nn.Module):
 
 
 @final
-class Block(nn.Module):
-    """Two dense layers on vectors (m, width), shifted, scaled and gated by `told` (m, 3, width)."""
+class ResidualBlock(nn.Module):
+    """Two dense layers on vectors (m, width), shifted, scaled and gated by `modulation` (m, 3, width)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.dense = nn.Sequential(nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
 
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        return modulated(x, self.norm, self.dense, told)
+    def forward(self, x: Tensor, modulation: Tensor) -> Tensor:
+        return modulated(x, self.norm, self.dense, modulation)
 
 
-def modulated(x: Tensor, norm: nn.Module, change: Callable[[Tensor], Tensor], told: Tensor) -> Tensor:
-    """x + gate * change(norm(x) * (1 + scale) + shift), with shift, scale and gate in `told` (m, 3, ...)."""
-    return x + told[:, 2] * change(norm(x) * (1 + told[:, 1]) + told[:, 0])
+def modulated(x: Tensor, norm: nn.Module, change: Callable[[Tensor], Tensor], modulation: Tensor) -> Tensor:
+    """x + gate * change(norm(x) * (1 + scale) + shift), with shift, scale and gate in `modulation` (m, 3, ...)."""
+    return x + modulation[:, 2] * change(norm(x) * (1 + modulation[:, 1]) + modulation[:, 0])
 
 
 class Encoder(nn.Module, abc.ABC):
@@ -92,7 +92,7 @@ class CausalTransformer(Encoder):
         super().__init__()
         self.embed = nn.Linear(parts.size, width)
         self.position = nn.Parameter(0.02 * torch.randn(parts.number, width))
-        self.layers = nn.ModuleList(Layer(width, heads, causal=True) for _ in range(layers))
+        self.layers = nn.ModuleList(AttentionLayer(width, heads, causal=True) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, parts: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class ConditionalDenoiser(nn.Module):
     signal * epsilon - noise * data: of about unit size at every noise level.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         size, form = config.parts.size, config.denoiser
         width = form.width
@@ -152,25 +152,25 @@ class ConditionalDenoiser(nn.Module):
         self.layers: nn.ModuleList
         if isinstance(form, TransformerDenoiser):
             self.place = nn.Parameter(0.02 * torch.randn(form.tokens, width))
-            self.layers = nn.ModuleList(Layer(width, form.heads, causal=False) for _ in range(form.layers))
+            self.layers = nn.ModuleList(AttentionLayer(width, form.heads, causal=False) for _ in range(form.layers))
             self.rows = 6
         else:
-            self.layers = nn.ModuleList(Block(width) for _ in range(form.blocks))
+            self.layers = nn.ModuleList(ResidualBlock(width) for _ in range(form.blocks))
             self.rows = 3
         self.told = nn.Linear(width, len(self.layers) * self.rows * width)
         self.norm = nn.LayerNorm(width)
         nn.init.zeros_(self.last.weight)
 
     def forward(self, x: Tensor, log_snr: Tensor, condition: Tensor | None, part: Tensor) -> Tensor:
-        told = self.level(self._waves(log_snr).to(x.dtype))
+        modulation = self.level(self._waves(log_snr).to(x.dtype))
         if self.position is not None:
-            told = told + self.position(part)
+            modulation = modulation + self.position(part)
         if self.condition is not None:
-            told = told + self.condition(condition)
-        told = self.told(silu(told)).unflatten(-1, (len(self.layers), self.rows, -1))
+            modulation = modulation + self.condition(condition)
+        modulation = self.told(silu(modulation)).unflatten(-1, (len(self.layers), self.rows, -1))
         y = self.first(x) if self.tokens == 1 else self.first(x.unflatten(-1, (self.tokens, -1))) + self.place
         for i, layer in enumerate(self.layers):
-            y = layer(y, told[:, i])
+            y = layer(y, modulation[:, i])
         velocity: Tensor = self.last(self.norm(y))
         return velocity if self.tokens == 1 else velocity.flatten(1)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol, final
 
 from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import as_shape
+from drawahead.values import dataclass
 
 
 @final

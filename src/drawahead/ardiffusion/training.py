@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from drawahead.ardiffusion import checkpoints
 from drawahead.ardiffusion.checkpoints import Checkpoint
-from drawahead.ardiffusion.config import Config, Training
+from drawahead.ardiffusion.config import ModelConfig, Training
 from drawahead.ardiffusion.model import ARModel
-from drawahead.ardiffusion.objective import generator, loss
 from drawahead.errors import InputError
+from drawahead.randomness import philox
 from drawahead.validate import as_device, instance, path, short
+from drawahead.values import dataclass
 
 
 @final
@@ -48,7 +49,7 @@ class Trained:
 
 
 def train(
-    config: Config,
+    config: ModelConfig,
     data: Tensor,
     *,
     training: Training = Training(),  # noqa: B008  (a frozen value)
@@ -62,7 +63,7 @@ def train(
     on the same device the outcome is the same, to the last bit, as without the stop. A folder with another
     configuration or other data is refused. `on_progress` is called after every block.
     """
-    instance("config", config, Config, "a Config")
+    instance("config", config, ModelConfig, "a ModelConfig")
     instance("training", training, Training, "a Training")
     if on_progress is not None and not callable(on_progress):
         raise InputError(f"on_progress must be callable, not {short(on_progress)}")
@@ -71,11 +72,11 @@ def train(
     facts = {"training": asdict(training), "data": _fingerprint(clean)}
     folder = None if out is None else path("out", out)
     if folder is not None:
-        found = checkpoints.read(folder)
-        if found is not None:
-            _same(folder, found, Checkpoint(config, 0, facts, {}))
+        checkpoint = checkpoints.read(folder)
+        if checkpoint is not None:
+            _same(folder, checkpoint, Checkpoint(config, 0, facts, {}))
             try:
-                run.restore(found)
+                run.restore(checkpoint)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise InputError(f"{folder} is damaged ({error!r:.200}): train again into an empty folder") from None
     began = time.perf_counter()
@@ -96,7 +97,7 @@ def train(
 class _Run:
     """A training under way."""
 
-    def __init__(self, config: Config, training: Training, clean: Tensor) -> None:
+    def __init__(self, config: ModelConfig, training: Training, clean: Tensor) -> None:
         self.training, self.clean = training, clean
         self.model = ARModel(config, seed=training.seed).to(clean.device)
         self.average = copy.deepcopy(self.model).eval().requires_grad_(False)
@@ -120,10 +121,10 @@ class _Run:
         plan, device = self.training, self.clean.device
         source = generator(plan.seed, self.step, device)
         rows = torch.randint(len(self.clean), (plan.batch,), generator=source, device=device)
-        found = loss(self.model, self.clean[rows], source)
+        value = loss(self.model, self.clean[rows], source)
         for group in self.optimizer.param_groups:
             group["lr"] = plan.rate_at(self.step)
-        found.backward()
+        value.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), plan.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -132,7 +133,7 @@ class _Run:
         keep = min(plan.average, self.step / (self.step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - keep)
-        return found.detach()
+        return value.detach()
 
     def checkpoint(self, facts: dict[str, Any]) -> Checkpoint:
         moments = {
@@ -143,13 +144,13 @@ class _Run:
         weights = {"average": _tensors(self.average), "model": _tensors(self.model), "optimizer": moments}
         return Checkpoint(self.model.config, self.step, {**facts, "losses": self.losses}, weights)
 
-    def restore(self, found: Checkpoint) -> None:
-        self.step = found.step
-        self.losses = [(int(step), float(loss)) for step, loss in found.facts["losses"]]
-        self.model.load_state_dict(found.weights["model"])
-        self.average.load_state_dict(found.weights["average"])
+    def restore(self, checkpoint: Checkpoint) -> None:
+        self.step = checkpoint.step
+        self.losses = [(int(step), float(loss)) for step, loss in checkpoint.facts["losses"]]
+        self.model.load_state_dict(checkpoint.weights["model"])
+        self.average.load_state_dict(checkpoint.weights["average"])
         state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in found.weights["optimizer"].items():
+        for key, tensor in checkpoint.weights["optimizer"].items():
             number, _, name = key.partition("/")
             state.setdefault(int(number), {})[name] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
@@ -159,7 +160,7 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def _checked(config: Config, data: Tensor) -> Tensor:
+def _checked(config: ModelConfig, data: Tensor) -> Tensor:
     """The data in parts, in single precision."""
     if not isinstance(data, Tensor) or not data.dim() or data.is_complex() or len(data) == 0:
         raise InputError("data must be a tensor with at least one row")
@@ -172,10 +173,34 @@ def _fingerprint(clean: Tensor) -> str:
     return hashlib.sha256(clean.cpu().numpy().tobytes()).hexdigest()
 
 
-def _same(folder: Path, found: Checkpoint, wanted: Checkpoint) -> None:
+def _same(folder: Path, checkpoint: Checkpoint, wanted: Checkpoint) -> None:
     """Refuse to go on with a training that is another one."""
-    differ = [name for name in ("training", "data") if found.facts.get(name) != wanted.facts[name]]
-    if found.config != wanted.config:
+    differ = [name for name in ("training", "data") if checkpoint.facts.get(name) != wanted.facts[name]]
+    if checkpoint.config != wanted.config:
         differ.insert(0, "config")
     if differ:
         raise InputError(f"{folder} holds a training with another {' and '.join(differ)}: give another folder")
+
+
+_MASK = 0xFFFFFFFF
+
+
+def generator(seed: int, step: int, device: torch.device) -> torch.Generator:
+    """The randomness of one training step, by its address: what came before does not matter."""
+    words = philox(seed & _MASK, (seed >> 32) & _MASK, step & _MASK, step >> 32, 0, 0)
+    return torch.Generator(device).manual_seed(words[0] << 31 | words[1] >> 1)
+
+
+def loss(model: ARModel, clean: Tensor, source: torch.Generator) -> Tensor:
+    """The mean square error of the velocities of parts (m, K, d), averaged over levels.
+
+    A level is an angle a, uniform: signal = cos a, noise = sin a, between the levels of the configuration.
+    """
+    least, most = (math.atan(math.exp(-level / 2)) for level in reversed(model.config.levels))
+    uniform = torch.rand(clean.shape[:2], generator=source, device=clean.device, dtype=clean.dtype)
+    angle = least + (most - least) * uniform
+    epsilon = torch.randn(clean.shape, generator=source, device=clean.device, dtype=clean.dtype)
+    signal, noise = angle.cos()[..., None], angle.sin()[..., None]
+    velocity = model(signal * clean + noise * epsilon, clean, -2 * angle.tan().log())
+    error: Tensor = velocity - (signal * epsilon - noise * clean)
+    return error.square().mean()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.chains.base import Chain
     from drawahead.chains.causal import CausalChain
     from drawahead.chains.gaussian import GaussianChain
@@ -14,14 +14,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["CausalChain", "Chain", "GaussianChain", "StackedChain", "StackedPlan", "TokenChain"]
 
-doors(
-    __name__,
-    {
-        "chains.base": "Chain",
-        "chains.causal": "CausalChain",
-        "chains.gaussian": "GaussianChain",
-        "chains.stacked": "StackedChain",
-        "chains.tokens": "TokenChain",
-        "schedules.stacked": "StackedPlan",
-    },
-)
+doors(__name__)

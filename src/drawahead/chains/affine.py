@@ -19,7 +19,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
-from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.remote import RemoteDenoiser
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, law_precision, wholes
@@ -127,10 +127,10 @@ class AffineChain(Chain):
         """What its questions are about: chains of which this is equal ask the same model, by the same steps."""
         return id(self._asked), self.moves.key, self.dtype
 
-    def predict(self, x: Tensor, step: Tensor, given: Given) -> object:
+    def predict(self, x: Tensor, step: Tensor, condition: Conditions) -> object:
         """What the model answers, as it is, at states (m, *state_shape), each at its own step (m,), with the rows of
         the condition that belong to them."""
-        return self._asked(x, step, **given)
+        return self._asked(x, step, **condition)
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> AffinePaths:
         rows, moves = len(samples), self.moves
@@ -139,11 +139,11 @@ class AffineChain(Chain):
         x = x if self.around is None else x + rows_of(self.around, samples)
         position, length = torch.zeros(rows, dtype=torch.int64), torch.full((rows,), self.steps)
         recorded = x.new_zeros(rows, len(self.record), x.shape[1])
-        given = of_samples(self.condition, samples) if self.condition else {}
+        condition = of_samples(self.condition, samples) if self.condition else {}
         known = None if self.known is None else rows_of(self.known, samples)
         before = x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None
         drawn = samples, position, length, stream, tally
-        paths = AffinePaths(self, *drawn, x, recorded, stream, given, known, before)
+        paths = AffinePaths(self, *drawn, x, recorded, stream, condition, known, before)
         paths.x = moves.begin(x, paths.aside)
         return paths
 
@@ -197,7 +197,7 @@ class AffinePaths(Paths):
     x: Tensor  # (rows, entries of a state) the committed state
     recorded: Tensor  # (rows, len(record), entries of a state)
     copies: Stream  # of noise that no answer has a part in: a branch meets the same as its parent
-    given: Given = field(default_factory=dict)  # the rows of the condition
+    condition: Conditions = field(default_factory=dict)  # the rows of the condition
     known: Tensor | None = None  # (rows, d) entries that are overwritten, NaN where there are none
     before: Tensor | None = None  # (rows, entries of an answer) the answer at the state before, where steps look back
     answers: Tensor | None = None  # (rows, columns, entries of an answer) the last ones, where steps look back
@@ -257,7 +257,7 @@ class AffinePaths(Paths):
         step = self.steps(last)[:, first:].clamp(max=self.moves.steps - 1)
         asker = self if self.moves.looks_back else None
         path = self.chain, self.sample, states[:, first:last], step, count
-        return GaussianQuery(*path, self.given, None, self.aside, asker)
+        return GaussianQuery(*path, self.condition, None, self.aside, asker)
 
     def bound(self, tensors: dict[str, Tensor], model: AffineChain) -> AffinePaths:
         paths = self.made_of(tensors)

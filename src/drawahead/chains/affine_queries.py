@@ -18,7 +18,7 @@ from drawahead.chains.base import repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
-from drawahead.oracles.condition import Given, of_rows
+from drawahead.oracles.condition import Conditions, of_rows
 from drawahead.randomness import Stream
 from drawahead.rounds.threads import Query, Thread
 
@@ -145,7 +145,7 @@ class GaussianQuery(Query):
     state: Tensor  # (rows, columns, entries of a state)
     step: Tensor  # (rows, columns) on the device
     count: Tensor  # (rows,)
-    given: Given = field(default_factory=dict)  # the condition, a row for each path, or for those that `owner` says
+    condition: Conditions = field(default_factory=dict)  # a row for each path, or for those that `owner` says
     owner: Tensor | None = None  # (rows,) which row of the condition each path has, if not its own
     aside: Aside = NOTHING
     asker: AffinePaths | None = None  # the paths, where their next steps look back at the answer
@@ -179,30 +179,30 @@ class GaussianQuery(Query):
         used = (torch.arange(self.step.shape[1]) < self.count[:, None]).flatten().nonzero()[:, 0]
         return table.flatten(0, 1)[used.to(table.device)]
 
-    def _told(self, rows: Tensor) -> Tensor:
+    def _owner(self, rows: Tensor) -> Tensor:
         """Where the condition of these rows is."""
         return rows if self.owner is None else self.owner[rows]
 
     @classmethod
     def merge(cls, queries: Sequence[Self]) -> Self:
-        rows = [len(next(iter(query.given.values()), ())) for query in queries]
-        owner = torch.cat([query._told(query.row) + sum(rows[:i]) for i, query in enumerate(queries)])
-        given = {name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given}
+        rows = [len(next(iter(query.condition.values()), ())) for query in queries]
+        owner = torch.cat([query._owner(query.row) + sum(rows[:i]) for i, query in enumerate(queries)])
+        condition = {name: torch.cat([query.condition[name] for query in queries]) for name in queries[0].condition}
         sample = torch.cat([query.sample[query.row] for query in queries])
         state, step = (torch.cat([q.packed(getattr(q, name)) for q in queries]) for name in ("state", "step"))
-        return cls.column(queries[0].oracle, sample, state, step, given, owner)
+        return cls.column(queries[0].oracle, sample, state, step, condition, owner)
 
     @classmethod
     def column(
-        cls, oracle: AffineChain, sample: Tensor, state: Tensor, step: Tensor, given: Given, owner: Tensor
+        cls, oracle: AffineChain, sample: Tensor, state: Tensor, step: Tensor, condition: Conditions, owner: Tensor
     ) -> Self:
         """About states (m, ...) that lie on a path each: how they are handed on once nobody asks which path it was."""
-        return cls(oracle, sample, state[:, None], step[:, None], torch.ones_like(sample), given, owner)
+        return cls(oracle, sample, state[:, None], step[:, None], torch.ones_like(sample), condition, owner)
 
     def evaluate(self, start: int, stop: int) -> Tensor:
         chain, part = self.oracle, slice(start, stop)
         state, step = self.packed(self.state)[part], self.packed(self.step)[part]
-        flat = predictions(chain, state, step, of_rows(self.given, self._told(self.row[part])) if self.given else {})
+        flat = predictions(chain, state, step, of_rows(self.condition, self._owner(self.row[part])))
         bad = ~flat.isfinite().all(-1)
         if bool(bad.any()):
             i = int(bad.nonzero()[0, 0])
@@ -214,17 +214,17 @@ class GaussianQuery(Query):
 
     def take(self, start: int, stop: int) -> Self:
         part, row = slice(start, stop), self.row[start:stop]
-        kept, owner = self._told(row).unique(return_inverse=True)
+        kept, owner = self._owner(row).unique(return_inverse=True)
         state, step = self.packed(self.state)[part], self.packed(self.step)[part]
-        return self.column(self.oracle, self.sample[row], state, step, of_rows(self.given, kept), owner)
+        return self.column(self.oracle, self.sample[row], state, step, of_rows(self.condition, kept), owner)
 
     def is_for(self, oracle: object) -> bool:
         return self.oracle is oracle or self.oracle.question == getattr(oracle, "question", None)
 
     def on(self, oracle: AffineChain) -> Self:
-        given = {name: table.to(oracle.device) for name, table in self.given.items()}
+        condition = {name: table.to(oracle.device) for name, table in self.condition.items()}
         state, step = self.state.to(oracle.device), self.step.to(oracle.device)
-        return replace(self, oracle=oracle, state=state, step=step, given=given)
+        return replace(self, oracle=oracle, state=state, step=step, condition=condition)
 
     def answer(self, cells: Tensor) -> GaussianAnswer:
         if not self._padded:
@@ -235,8 +235,8 @@ class GaussianQuery(Query):
 
     def answer_all(self) -> tuple[GaussianAnswer, Tensor]:
         columns = self.step.shape[1]
-        given = {name: table.repeat_interleave(columns, 0) for name, table in self.given.items()}
-        flat = predictions(self.oracle, self.state.flatten(0, 1), self.step.flatten(), given)
+        condition = {name: table.repeat_interleave(columns, 0) for name, table in self.condition.items()}
+        flat = predictions(self.oracle, self.state.flatten(0, 1), self.step.flatten(), condition)
         padding = torch.arange(columns, device=self.count.device) >= self.count[:, None]
         sound = (largest(flat) < torch.inf).view_as(padding) | padding
         # Nobody reads the padding, but what is added up may be multiplied by zero with it.
@@ -249,12 +249,12 @@ class GaussianQuery(Query):
         return GaussianAnswer(self, own)
 
 
-def predictions(chain: AffineChain, state: Tensor, step: Tensor, given: Given) -> Tensor:
+def predictions(chain: AffineChain, state: Tensor, step: Tensor, condition: Conditions) -> Tensor:
     """What the model answers, flat (m, d) and adjusted, at flat states (m, ...), each at its own step (m,). An entry
     that is not finite never becomes so: clipped, it would look like an answer."""
     # Copies: a model may write into what it is given, and into what it has answered before.
     x = state.reshape(-1, *chain.state_shape).to(chain.dtype, copy=True)
-    prediction = chain.predict(x, step.to(chain.device, copy=True), given)
+    prediction = chain.predict(x, step.to(chain.device, copy=True), condition)
     expected = (len(step), *chain.moves.answer_shape)
     if not isinstance(prediction, Tensor) or prediction.shape != expected:
         raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))

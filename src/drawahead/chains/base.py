@@ -13,7 +13,7 @@ from torch import Tensor
 
 from drawahead.chains.chain import Chain as Chain
 from drawahead.laws import Law
-from drawahead.oracles.condition import GIVEN, Given, of_rows
+from drawahead.oracles.condition import CONDITION, Conditions, of_rows
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import Stream
 from drawahead.rounds.threads import Query, Thread
@@ -72,12 +72,12 @@ class Ends(abc.ABC):
     """Where token samples end that may end early."""
 
     @abc.abstractmethod
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions) -> Tensor:
         """The length (r,) at which each path of tokens (r, n) ends, if it does so on its way from `before` to `now`
         (r,) steps, at most `most` further; n where it goes on. With the rows of the condition."""
 
     def shortened(
-        self, length: Tensor, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given
+        self, length: Tensor, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions
     ) -> Tensor:
         """The lengths (r,) of paths, as they are now; control may be on the CPU."""
         end = self(tokens, before.to(tokens.device), now.to(tokens.device), most, condition)
@@ -106,7 +106,7 @@ class Paths(abc.ABC):
     stream: Stream
     """Each row's noise."""
     tally: Tally
-    given: Given
+    condition: Conditions
     """The rows of the condition."""
     tables: ClassVar[tuple[str, ...]]
     """Attributes with a row for each sample, on the device; None where there is nothing of the kind."""
@@ -180,16 +180,16 @@ class Paths(abc.ABC):
         """All that differs from sample to sample, by name, one row for each (rows, ...)."""
         own = {name: getattr(self, name) for name in (*_CONTROL, *self.tables)}
         own |= {name: getattr(self, name).keys for name in self.streams}
-        own |= {f"{GIVEN}{name}": table for name, table in self.given.items()}
+        own |= {f"{CONDITION}{name}": table for name, table in self.condition.items()}
         return {name: table for name, table in own.items() if table is not None}
 
     def made_of(self, tensors: dict[str, Tensor]) -> Self:
         """Paths made of these tensors, of which no row is taken to be finished."""
         paths = copy.copy(self)
-        paths.given = {}
+        paths.condition = {}
         for name, tensor in tensors.items():
-            if name.startswith(GIVEN):
-                paths.given[name.removeprefix(GIVEN)] = tensor
+            if name.startswith(CONDITION):
+                paths.condition[name.removeprefix(CONDITION)] = tensor
             else:
                 setattr(paths, name, Stream(tensor, self.stream.dtype) if name in self.streams else tensor)
         return paths
@@ -215,7 +215,7 @@ class Paths(abc.ABC):
         for name in (*self.tables, *self.streams):
             part = getattr(self, name)
             setattr(self, name, None if part is None else part[rows])
-        self.given = of_rows(self.given, rows) if self.given else {}
+        self.condition = of_rows(self.condition, rows) if self.condition else {}
 
     @abc.abstractmethod
     def result(self, rows: Tensor | slice) -> Tensor:

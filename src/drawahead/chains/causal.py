@@ -13,7 +13,7 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, LeftToRight, as_guess
 from drawahead.oracles.compiled import CompiledOracle
-from drawahead.oracles.condition import Condition, Given, checked, of_samples
+from drawahead.oracles.condition import Condition, Conditions, checked, of_samples
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, short, whole
@@ -81,10 +81,10 @@ class CausalChain(TokenChain):
             )
         self.end = end
         self.ends = end if end is None or isinstance(end, Ends) else _Ending(end, oracle.vocab_size)
-        given = checked(condition, oracle.device)
-        if "prompt" in given:
+        own = checked(condition, oracle.device)
+        if "prompt" in own:
             raise InputError("condition['prompt']: give prompt=, not a condition of that name")
-        told_all = given | {"prompt": self.prompt.to(oracle.device)}
+        told_all = own | {"prompt": self.prompt.to(oracle.device)}
         if not isinstance(model, TokenOracle):
             _check_causal(causal, told_all)
         super().__init__(oracle, order=torch.arange(length), condition=told_all, numbers=numbers, law_dtype=law_dtype)
@@ -106,8 +106,8 @@ class CausalChain(TokenChain):
         return self.replace(model=CompiledOracle(self.oracle))
 
     def without_model(self) -> CausalChain:
-        given = {name: table.cpu() for name, table in self.condition.items() if name != "prompt"}
-        return self.replace(model=RemoteOracle(self.oracle), condition=given or None)
+        condition = {name: table.cpu() for name, table in self.condition.items() if name != "prompt"}
+        return self.replace(model=RemoteOracle(self.oracle), condition=condition or None)
 
     def lengths(self, samples: Tensor) -> Tensor:
         """How many tokens each of these samples (num_samples, max_length) has."""
@@ -131,7 +131,7 @@ class _Ending(Ends):
                 raise InputError(f"end must be among the tokens 0 ... {vocab_size - 1}, not {short(end)}")
             self.tokens = list(tokens)
 
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions) -> Tensor:
         """The length (r,) at which each path of tokens (r, n) ends that has gone from `before` to `now` (r,) steps, at
         most by `most`; n where it goes on. No step from `now` on is looked at."""
         n = tokens.shape[1]
@@ -205,9 +205,9 @@ def _rewrapped(oracle: TokenOracle, length: int, guess: FirstGuess, shortest: in
 
 
 @torch.no_grad()
-def _check_causal(model: CausalOracle, given: dict[str, Tensor]) -> None:
+def _check_causal(model: CausalOracle, condition: dict[str, Tensor]) -> None:
     """Refuse a model whose answers have another vocabulary, or depend on later tokens."""
-    rows = of_samples(given, torch.zeros(2, dtype=torch.int64))
+    rows = of_samples(condition, torch.zeros(2, dtype=torch.int64))
     prompt = rows.pop("prompt")
     prompt = prompt[:, : int((prompt[0] != HIDDEN).sum())]
     later = torch.tensor([[0], [model.vocab_size - 1]], device=prompt.device)

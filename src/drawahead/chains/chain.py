@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from drawahead.errors import FrozenError, InputError
+from drawahead.errors import InputError
+from drawahead.values import dataclass, refusal
 
 if TYPE_CHECKING:
     from drawahead.chains.base import Paths, Tally
@@ -32,12 +32,12 @@ class Chain(abc.ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.built:
-            raise FrozenError(f"a {type(self).__name__} cannot be changed: chain.replace({name}=...) makes another")
+            raise refusal(type(self).__name__, f"chain.replace({name}=...)")
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
         if self.built:
-            raise FrozenError(f"a {type(self).__name__} cannot be changed, and {name} not be deleted")
+            raise refusal(type(self).__name__, f"chain.replace({name}=...)")
         super().__delattr__(name)
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ class Reread(Query):
         row = torch.arange(start, stop)[:, None].expand_as(self.step[part])
         row, prefix, position = query.cells_at(row.flatten(), self.prefix[part].flatten(), self.step[part].flatten())
         tokens, rank = query.tokens[part].clone(), query.rank[part].clone()
-        rows = query.told(part).reread(tokens, rank, row - start, prefix.clone(), position.clone())
+        rows = query.oracle_of(part).reread(tokens, rank, row - start, prefix.clone(), position.clone())
         return query.normalised(rows, row, prefix, position)
 
     def take(self, start: int, stop: int) -> Self:

@@ -15,9 +15,9 @@ from drawahead.chains.base import Ahead, repeated
 from drawahead.chains.rereading import Reread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Given, of_rows
+from drawahead.oracles.condition import Conditions, of_rows
 from drawahead.oracles.memory import Memory, recalled
-from drawahead.oracles.tokens import TokenOracle, complaint, reveal, told, tolerance
+from drawahead.oracles.tokens import TokenOracle, complaint, reveal, tolerance, with_condition
 from drawahead.rounds.threads import Query, Thread
 
 _BY_ROW = ("sample", "tokens", "order", "rank", "length", "prefix", "count")
@@ -39,7 +39,7 @@ class TokenQuery(Query):
     count: Tensor  # (rows,)
     columns: int
     reach: Tensor | Ahead  # (rows, columns)
-    given: Given = field(default_factory=dict)  # the condition, a row for each path
+    condition: Conditions = field(default_factory=dict)  # the condition, a row for each path
     memory: tuple[Memory, ...] = ()  # of all paths, one part after another; or of none
     dtype: torch.dtype = torch.float64  # of the laws
 
@@ -91,7 +91,7 @@ class TokenQuery(Query):
             **merged,
             columns=columns,
             reach=torch.cat(tables),
-            given={name: torch.cat([query.given[name] for query in queries]) for name in queries[0].given},
+            condition={name: torch.cat([query.condition[name] for query in queries]) for name in queries[0].condition},
             memory=tuple(part for query in queries for part in query.memory) if all(q.memory for q in queries) else (),
         )
 
@@ -112,12 +112,12 @@ class TokenQuery(Query):
         else:  # copies: an oracle may write into what it is given
             tokens, rank = self.tokens[low:high].clone(), self.rank[low:high].clone()
             cells = cell_row - low, cell_prefix, position.clone()
-            answered = self.told(slice(low, high)).chain_rows(tokens, rank, *cells)
+            answered = self.oracle_of(slice(low, high)).chain_rows(tokens, rank, *cells)
         return self.normalised(answered, cell_row, cell_prefix, position)
 
     def _shown_rows(self, row: Tensor, prefix: Tensor, context: Tensor, position: Tensor) -> Tensor:
         """The rows of cells (c,), each a position in one of the masked sequences (m,) that paths and prefixes make."""
-        oracle = told(self.oracle, of_rows(self.given, row)) if self.given else self.oracle
+        oracle = with_condition(self.oracle, of_rows(self.condition, row)) if self.condition else self.oracle
         return oracle.rows_at(reveal(self.tokens, self.rank, row, prefix), context, position)
 
     def _recalled(self, low: int, high: int, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
@@ -132,13 +132,13 @@ class TokenQuery(Query):
                     memory.rows(first - start, last - start),
                     (row[mine] - first, prefix[mine], position[mine]),
                 )
-                parts.append(there.chain_rows(self.told(own), path, *cells))
+                parts.append(there.chain_rows(self.oracle_of(own), path, *cells))
             start += len(memory.steps)
         return torch.cat(parts)
 
-    def told(self, part: slice) -> TokenOracle:
+    def oracle_of(self, part: slice) -> TokenOracle:
         """The oracle, told the condition of these paths."""
-        return told(self.oracle, {name: table[part] for name, table in self.given.items()})
+        return with_condition(self.oracle, {name: table[part] for name, table in self.condition.items()})
 
     def cells_at(self, row: Tensor, prefix: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Row, prefix and position of each cell, on the device."""
@@ -183,13 +183,13 @@ class TokenQuery(Query):
     def paths(self, start: int, stop: int) -> Self:
         """Paths start ... stop-1 with all that is asked about them."""
         part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in (*_BY_ROW, "reach")}
-        given = {name: table[start:stop] for name, table in self.given.items()}
-        return replace(self, **part, given=given, memory=())  # which stays here
+        condition = {name: table[start:stop] for name, table in self.condition.items()}
+        return replace(self, **part, condition=condition, memory=())  # which stays here
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
-        given = {name: table.to(oracle.device) for name, table in self.given.items()}
-        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, given=given, memory=())
+        condition = {name: table.to(oracle.device) for name, table in self.condition.items()}
+        return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, condition=condition, memory=())
 
     def answer(self, cells: Tensor) -> TokenAnswer:
         before = self._read.flatten().cumsum(0).view_as(self._read) - self._read
@@ -234,7 +234,7 @@ class TokenQuery(Query):
             row = torch.arange(len(prefix), device=prefix.device)[:, None]
             at = (row * prefix.shape[1] + context).reshape(-1)
             return self._shown_rows(row.expand_as(prefix).reshape(-1), prefix.reshape(-1), at, place.reshape(-1))
-        oracle, cells = self.told(slice(None)), (prefix.gather(1, context), place)
+        oracle, cells = self.oracle_of(slice(None)), (prefix.gather(1, context), place)
         if not self.memory:
             assert isinstance(self.reach, Ahead)
             return oracle.path_rows(self.tokens, self.rank.clone(), *cells, self.reach.last_only)

@@ -13,7 +13,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Condition, Given, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
 from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
 from drawahead.oracles.memory import KEPT, Memory
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
@@ -70,8 +70,8 @@ class TokenChain(Chain):
             if length is None or vocab_size is None:
                 raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
             oracle = FunctionOracle(oracle, length, vocab_size)
-        given = [(length, oracle.length), (vocab_size, oracle.vocab_size)]
-        if any(own is not None and whole("length and vocab_size", own) != its for own, its in given):
+        sizes = [(length, oracle.length), (vocab_size, oracle.vocab_size)]
+        if any(own is not None and whole("length and vocab_size", own) != its for own, its in sizes):
             raise InputError(
                 f"length and vocab_size are those of the oracle, {oracle.length} and {oracle.vocab_size}: "
                 "give them only with a plain callable"
@@ -155,8 +155,8 @@ class TokenChain(Chain):
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
-        given = of_samples(self.condition, samples) if self.condition else {}
-        return TokenPaths(self.oracle, *drawn, tokens, order, rank, given, ends=self.ends)
+        condition = of_samples(self.condition, samples) if self.condition else {}
+        return TokenPaths(self.oracle, *drawn, tokens, order, rank, condition, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
         """Numbers whose order is that of the positions (rows, n), in float64: two must hardly ever be equal."""
@@ -188,10 +188,10 @@ class TokenChain(Chain):
         if self.condition:
             check_rows(self.condition, num_samples)
         for name in ("order", "evidence", "numbers"):
-            given = getattr(self, name)
-            if isinstance(given, Tensor) and (given.dim() == 2 or name == "numbers") and len(given) < num_samples:
+            table = getattr(self, name)
+            if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:
                 raise InputError(
-                    f"{name} has {len(given)} rows, but {num_samples} samples are asked for: give one for each sample, "
+                    f"{name} has {len(table)} rows, but {num_samples} samples are asked for: give one for each sample, "
                     "the same again to draw several of it"
                 )
 
@@ -214,7 +214,7 @@ class TokenPaths(Paths):
     tokens: Tensor  # (rows, n); what is neither evidence nor committed holds a stale guess or 0
     order: Tensor
     rank: Tensor
-    given: Given = field(default_factory=dict)  # the rows of the condition
+    condition: Conditions = field(default_factory=dict)  # the rows of the condition
     memory: Memory | None = None  # what the oracle keeps of them
     ends: Ends | None = None
 
@@ -229,7 +229,7 @@ class TokenPaths(Paths):
     def remember(self, width: int) -> None:
         most = self.oracle.recall_width
         if self.one_pass and len(self) and (most is None or width <= most):
-            self.memory = Memory.of(self.oracle, self.given, self.tokens, self.rank)
+            self.memory = Memory.of(self.oracle, self.condition, self.tokens, self.rank)
 
     @property
     def remembers(self) -> bool:
@@ -248,9 +248,9 @@ class TokenPaths(Paths):
         else:
             columns = 1 if guess is None else guess.shape[1] + 1
         tokens = self.tokens if guess is None else self._filled(guess)
-        path, asked = (tokens, self.order, self.rank, self.length), (prefix, count, columns, reach)
+        path, cells = (tokens, self.order, self.rank, self.length), (prefix, count, columns, reach)
         memory = () if self.memory is None else (self.memory,)
-        return TokenQuery(self.oracle, self.sample, *path, *asked, self.given, memory, self.stream.dtype)
+        return TokenQuery(self.oracle, self.sample, *path, *cells, self.condition, memory, self.stream.dtype)
 
     def tensors(self) -> dict[str, Tensor]:
         kept = self.memory.kept if self.memory else {}
@@ -282,7 +282,7 @@ class TokenPaths(Paths):
         self.tokens = self._filled(values, count)
         before, self.position = self.position, self.position + count
         if self.ends is not None:  # which looks at what is committed, never at guesses behind it
-            moved = self.tokens, before, self.position, values.shape[1], self.given
+            moved = self.tokens, before, self.position, values.shape[1], self.condition
             self.length = self.ends.shortened(self.length, *moved)
             self.position = torch.minimum(self.position, self.length)
 

@@ -80,7 +80,7 @@ def models(json: options.Json = False) -> None:
 
 @final
 @dataclass(frozen=True)
-class Model:
+class ListedModel:
     """A model that drawahead ships or adapts."""
 
     name: str
@@ -102,7 +102,7 @@ class Model:
 _SHIPPED = ("safetensors", "models", "shipped")
 _YOURS = "any that the library loads"
 ADAPTERS = tuple(
-    Model(name, "adapter", summary, f"da.adapters.{name}", library, extra, weights)
+    ListedModel(name, "adapter", summary, f"da.adapters.{name}", library, extra, weights)
     for name, summary, library, extra, weights in (
         ("MaskedLM", "masked language models, such as BERT", "transformers", "transformers", _YOURS),
         ("PermutationLM", "permutation language models: XLNet", "transformers", "transformers", _YOURS),
@@ -124,7 +124,7 @@ ADAPTERS = tuple(
 def model_rows() -> list[dict[str, Any]]:
     """The shipped networks and the adapters, with what each needs, and whether that is installed."""
     shipped = [
-        Model(entry.name, "shipped", entry.summary, f"drawahead sample {entry.name}", *_SHIPPED)
+        ListedModel(entry.name, "shipped", entry.summary, f"drawahead sample {entry.name}", *_SHIPPED)
         for entry in registry.entries()
         if entry.kind == "network"
     ]

@@ -82,7 +82,7 @@ def usage(message: str) -> str:
 def watching(quiet: bool = False) -> Iterator[Callable[[str, int], OnRound]]:
     """A progress line on stderr, gone when the work is done: a function of a label and a number of samples, which
     gives `sample` its `on_round`. Without a terminal it is silent and costs nothing."""
-    from drawahead.show.progress import Standing, bar, visible
+    from drawahead.show.progress import RunProgress, bar, visible
     from drawahead.show.progress import watching as shown
 
     if quiet or not visible(sys.stderr):
@@ -90,5 +90,5 @@ def watching(quiet: bool = False) -> Iterator[Callable[[str, int], OnRound]]:
         return
     with bar() as show:
         yield lambda label, num_samples: shown(
-            None, lambda share, parts: show(share, [label, *parts]), Standing(num_samples)
+            None, lambda share, parts: show(share, [label, *parts]), RunProgress(num_samples)
         )

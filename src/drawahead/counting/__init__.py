@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.counting.dominoes import Tilings
     from drawahead.counting.graphs import Points, Subgraphs
 
 __all__ = ["Points", "Subgraphs", "Tilings"]
 
-doors(__name__, {"counting.dominoes": "Tilings", "counting.graphs": "Points Subgraphs"})
+doors(__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from drawahead.errors import InputError
 from drawahead.sample import Result
 from drawahead.show.pictures import Tiles
 from drawahead.show.views import TokenView
+from drawahead.values import dataclass
 from drawahead.words import counted
 
 if TYPE_CHECKING:

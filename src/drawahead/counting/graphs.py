@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, final
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from drawahead.errors import InputError
 from drawahead.sample import Result
 from drawahead.show.pictures import Strokes
 from drawahead.show.views import TokenView
+from drawahead.values import dataclass
 
 if TYPE_CHECKING:
     import networkx

@@ -6,7 +6,7 @@ A condition of a chain is a flat dictionary of tensors. Networks are told dictio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -35,17 +35,15 @@ class Told:
     passes: int = 1
 
     @staticmethod
-    def apart(arguments: Mapping[str, Any], has_rows: Callable[[Tensor], bool], passes: int = 1) -> tuple[Told, Rows]:
-        """The form of what a network is told, and tables of rows: those of each pass by names of their own."""
+    def apart(arguments: Mapping[str, Any]) -> tuple[Told, Rows]:
+        """The form of what a network is told, and its tensors, which have rows, by name."""
         rows: Rows = {}
 
         def visit(name: str, value: Any) -> Any:
-            if isinstance(value, Tensor) and has_rows(value):
-                parts = value.chunk(passes) if len(value) >= passes else [value] * passes
-                own = {_of_pass(name, i, passes): part for i, part in enumerate(parts)}
-                if twice := own.keys() & rows.keys():
-                    raise InputError(f"condition has two entries that are called {min(twice)!r}: rename one of them")
-                rows.update(own)
+            if isinstance(value, Tensor) and value.dim():
+                if name in rows:
+                    raise InputError(f"condition has two entries that are called {name!r}: rename one of them")
+                rows[name] = value
                 return _Leaf(name)
             if isinstance(value, Mapping):
                 return {key: visit(f"{name}__{key}" if name else str(key), entry) for key, entry in value.items()}
@@ -53,14 +51,14 @@ class Told:
                 return type(value)([visit(f"{name}__{i}", entry) for i, entry in enumerate(value)])
             return value
 
-        return Told(visit("", arguments), passes), rows
+        return Told(visit("", arguments)), rows
 
     def together(self, rows: Rows) -> dict[str, Any]:
         """The arguments for states in a batch, all of the first pass, then all of the second."""
 
         def build(value: Any) -> Any:
             if isinstance(value, _Leaf):
-                return torch.cat([rows[_of_pass(value.name, i, self.passes)] for i in range(self.passes)])
+                return torch.cat([rows[name] for name in of_passes(value.name, self.passes)])
             if isinstance(value, dict):
                 return {key: build(entry) for key, entry in value.items()}
             if isinstance(value, list | tuple):
@@ -71,5 +69,6 @@ class Told:
         return built
 
 
-def _of_pass(name: str, i: int, passes: int) -> str:
-    return name if passes == 1 else f"{name}__pass{i}"
+def of_passes(name: str, passes: int) -> list[str]:
+    """The names of a tensor's rows in each pass."""
+    return [name] if passes == 1 else [f"{name}__pass{i}" for i in range(passes)]

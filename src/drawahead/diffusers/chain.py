@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.diffusers.arguments import Rows, Told
+from drawahead.diffusers.arguments import Rows, Told, of_passes
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
 from drawahead.diffusers.schedulers.reading import recipe
 from drawahead.errors import InputError
-from drawahead.schedules import Given, Plan
+from drawahead.schedules import Given
 from drawahead.validate import as_device, floating, instance, number
 
 
@@ -87,7 +87,8 @@ def from_diffusers(
     steps = recipe(scheduler, num_inference_steps, options | dict(step_options or {}), strength)
     plan = steps.plan
     if image is not None:
-        image, plan = plan.signal[0] * image.double().cpu(), _started(plan)
+        image = plan.signal[0] * image.double().cpu()
+        plan = replace(plan, start=float(plan.noise[0]))  # as noisy as its levels say
     return GaussianChain(
         Denoiser(network, steps, told, guidance, dtype, device),
         Given(plan),
@@ -113,11 +114,6 @@ def _check_kinds(condition: object, unconditional: object, step_options: object,
             instance(name, given, Tensor, "a tensor (an array becomes one with torch.from_numpy)")
 
 
-def _started(plan: Plan) -> Plan:
-    """A plan whose first state is as noisy as its levels say."""
-    return replace(plan, start=float(plan.noise[0]))
-
-
 def _told(
     condition: dict[str, Any],
     unconditional: Mapping[str, Any] | None,
@@ -133,19 +129,18 @@ def _told(
             raise InputError(
                 "guidance needs a branch without the condition: give unconditional=, by the names of condition"
             )
-        return *Told.apart(here, _is_table), Guidance()
+        return *Told.apart(here), Guidance()
     without = _on(dict(unconditional), device)
     if "class_labels" in without:
         without["class_labels"] = as_labels(without["class_labels"]).to(device)
-    form, rows = Told.apart(here, _is_table)
-    other, others = Told.apart(without, _is_table)
+    form, rows = Told.apart(here)
+    other, others = Told.apart(without)
     if form.form != other.form or not rows:
         raise InputError(
             f"unconditional must name what condition names ({', '.join(rows) or 'nothing'}), not "
             f"{', '.join(others) or 'nothing'}"
         )
-    both = {f"{name}__pass0": table for name, table in others.items()}
-    both |= {f"{name}__pass1": table for name, table in rows.items()}
+    both = {one: table[name] for name in rows for one, table in zip(of_passes(name, 2), (others, rows), strict=True)}
     return Told(form.form, 2), both, Guidance.scaled(scale, rescale)
 
 
@@ -155,10 +150,6 @@ def _on(value: Any, device: torch.device) -> Any:
     if isinstance(value, Mapping):
         return {key: _on(entry, device) for key, entry in value.items()}
     return type(value)([_on(entry, device) for entry in value]) if isinstance(value, list | tuple) else value
-
-
-def _is_table(value: Tensor) -> bool:
-    return value.dim() > 0
 
 
 def _check_rows(rows: Rows) -> None:

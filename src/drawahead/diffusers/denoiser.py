@@ -27,10 +27,9 @@ class Guidance:
     """Which pass has the condition. Its weight does not tell: with a scale below 0.5 it is the smaller one."""
 
     @staticmethod
-    def scaled(scale: float, rescale: float = 0.0, conditional: int = -1) -> Guidance:
-        """Of a pass without the condition, and one with it; the other way round, if the first has it."""
-        weights = (scale, 1 - scale) if conditional == 0 else (1 - scale, scale)
-        return Guidance(weights, rescale, conditional)
+    def scaled(scale: float, rescale: float = 0.0) -> Guidance:
+        """Of a pass without the condition, and one with it."""
+        return Guidance((1 - scale, scale), rescale)
 
     def __call__(self, outputs: Tensor) -> Tensor:
         """Outputs (passes, m, ...) as one (m, ...)."""
@@ -60,25 +59,19 @@ class Denoiser:
         guidance: Guidance,
         dtype: torch.dtype,
         device: torch.device,
-        time: Tensor | None = None,
-        *,
-        scales_beside: bool = False,
     ) -> None:
-        """`time` (N,) is what the network is told of each step; the scheduler's timesteps, if it is not given.
-        `scales_beside` says that what is put beside a state is scaled as the state is."""
         self.network, self.limit, self.told, self.guidance, self.dtype = network, recipe.limit, told, guidance, dtype
         gains = () if recipe.gains is None else recipe.gains
-        self.time = (recipe.plan.time if time is None else time).to(device)
-        self.spread, self.scales_beside = recipe.plan.spread is not None, scales_beside
+        self.time, self.spread = recipe.plan.time.to(device), recipe.plan.spread is not None
         self.table = torch.cat([recipe.conversion.table(), *(gain[None] for gain in gains)]).to(device)  # (3 or 5, N)
 
     @property
     def passes(self) -> int:
         return self.told.passes
 
-    def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Any:
+    def __call__(self, x: Tensor, k: Tensor, **rows: Tensor) -> Any:
         scale = self.table[0, k].view(-1, *(1,) * (x.dim() - 1))
-        return self.predicted(x, k, self._ask((x * scale).to(self.dtype), scale, self.time[k], given))
+        return self.predicted(x, k, self._ask((x * scale).to(self.dtype), self.time[k], rows))
 
     def predicted(self, x: Tensor, k: Tensor, answer: Any) -> Any:
         """The prediction of the data, and a learned variance beside it, of what a network answered at states."""
@@ -95,15 +88,12 @@ class Denoiser:
             prediction = gains[0] * prediction + gains[1] * (limited - prediction) if gains else limited
         return torch.cat([prediction, variance.to(prediction.dtype)], dim=1) if self.spread else prediction
 
-    def _ask(self, shown: Tensor, scale: Tensor, time: Tensor, given: dict[str, Tensor]) -> Any:
+    def _ask(self, shown: Tensor, time: Tensor, rows: dict[str, Tensor]) -> Any:
         """One output for each state, of as many passes as there are, all in one batch."""
         passes, channels = self.told.passes, shown.shape[1]
-        beside = [given[name] for name in sorted(given) if name == CHANNELS or name.startswith(f"{CHANNELS}__pass")]
-        beside = [part * scale for part in beside] if self.scales_beside else beside
+        shown = torch.cat([shown, rows[CHANNELS].to(shown.dtype)], dim=1) if CHANNELS in rows else shown
         shown = torch.cat([shown] * passes) if passes > 1 else shown
-        if beside:
-            shown = torch.cat([shown, torch.cat(beside * (passes // len(beside))).to(shown.dtype)], dim=1)
-        answer = self.network(shown, time.repeat(passes) if passes > 1 else time, **self.told.together(given))
+        answer = self.network(shown, time.repeat(passes) if passes > 1 else time, **self.told.together(rows))
         output = getattr(answer, "sample", answer[0] if isinstance(answer, tuple) else answer)
         if passes == 1 or not isinstance(output, Tensor) or len(output) != len(shown):
             return output

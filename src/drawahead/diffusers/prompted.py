@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.diffusers.batch import Asked, Callback, kept
 from drawahead.diffusers.loops.reading import read
-from drawahead.diffusers.loops.watching import Watch
+from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.networks import drops_out, remembering
 from drawahead.diffusers.schedulers.stochastic import in_place_of
 from drawahead.diffusers.schedulers.supply import has_functions
@@ -37,7 +37,7 @@ class PromptedPipeline:
     def __init__(self, pipe: Any, rows: Sequence[str] = (), stochastic: bool = False) -> None:
         """`rows` and `stochastic` as in `DrawaheadPipeline.from_pipe`."""
         vars(self).update(pipe=pipe, _rows=names(rows), _stochastic=stochastic)
-        Watch(pipe, lambda: torch.empty(0))  # says what is missing
+        LoopWatch(pipe, lambda: torch.empty(0))  # says what is missing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "pipe"), name)
@@ -86,13 +86,13 @@ class PromptedPipeline:
 
         generators = generator if isinstance(generator, list) else [generator]
         before = [one.get_state() for one in generators if isinstance(one, torch.Generator)]
-        watch = Watch(self.pipe, draw, scheduler)
+        watch = LoopWatch(self.pipe, draw, scheduler)
         try:
             output = watch.call(arguments, named | {"return_dict": return_dict})
             if not watch.done and watch.taken:  # it ends before the last timestep: now that is known
                 for one, state in zip(generators, before, strict=False):
                     one.set_state(state)
-                watch = Watch(self.pipe, draw, scheduler, watch.taken)
+                watch = LoopWatch(self.pipe, draw, scheduler, watch.taken)
                 output = watch.call(arguments, named | {"return_dict": return_dict})
         except DrawaheadError:
             raise

@@ -6,13 +6,13 @@ import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, final
 
 from drawahead.errors import InputError
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.validate import number, short, whole
+from drawahead.values import dataclass
 
 _PULSE = "pulse"
 """The thread of a worker that says how far it is while another one works."""

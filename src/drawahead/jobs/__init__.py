@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.executors.actors import RayWorkers
     from drawahead.jobs.config import Config
     from drawahead.jobs.drawing import draw, mend
@@ -55,15 +55,4 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __all__ = ["Config", "Job", "RayWorkers", "SamplerRecord", "Shard", "draw", "export", "mend", "read"]
 
-doors(
-    __name__,
-    {
-        "executors.actors": "RayWorkers",
-        "jobs.config": "Config",
-        "jobs.drawing": "draw mend",
-        "jobs.export": "export",
-        "jobs.job": "Job read",
-        "jobs.shards": "Shard",
-        "samplers.record": "SamplerRecord",
-    },
-)
+doors(__name__)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -19,6 +19,7 @@ from drawahead.errors import InputError
 from drawahead.oracles.condition import fingerprint
 from drawahead.samplers.record import SamplerRecord
 from drawahead.validate import short
+from drawahead.values import dataclass
 
 MOST_SHARDS = 1_000_000
 """More would make a folder that few file systems bear."""

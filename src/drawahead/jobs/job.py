@@ -19,7 +19,7 @@ from drawahead.jobs import files, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.shards import OtherJob, Shard, merged, no_report
 from drawahead.jobs.store import SEAL, STATUS, Layout, Store, check_seal, read_json
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.report import Report
 from drawahead.validate import path, short, whole
 from drawahead.words import printable
@@ -133,7 +133,7 @@ class Job:
         return self.finished == self.config.num
 
     @property
-    def condition(self) -> Given:
+    def condition(self) -> Conditions:
         """The tables that the model was told, a row for each sample; empty if there are none."""
         return shards.condition(self.folder, self.config.condition)
 

@@ -13,7 +13,7 @@ from drawahead.errors import InputError
 from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
 from drawahead.jobs.job import Manifest
 from drawahead.jobs.shards import Drawn
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.randomness import seed_from
 from drawahead.report import Report
 from drawahead.rounds.run import Result, Stop
@@ -88,7 +88,7 @@ class Drawer(Protocol):
     def begin(self, asked: JobRequest) -> Config:
         """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
 
-    def condition(self) -> Given:
+    def condition(self) -> Conditions:
         """What the model is told about each sample, on the CPU."""
 
     def draw(
@@ -108,8 +108,8 @@ class Model:
         self.chain, self.facts = chain, Facts.of(chain)
         self._runner = Runner(chain, executor=executor)
 
-    def condition(self) -> Given:
-        condition: Given = getattr(self.chain, "condition", {})
+    def condition(self) -> Conditions:
+        condition: Conditions = getattr(self.chain, "condition", {})
         return {name: table.cpu() for name, table in condition.items()}
 
     def begin(self, asked: JobRequest) -> Config:

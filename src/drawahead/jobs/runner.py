@@ -21,7 +21,7 @@ from drawahead.jobs.shards import Drawn
 from drawahead.jobs.store import Status, Store
 from drawahead.rounds.run import Result, Stop
 from drawahead.samplers import Sampler
-from drawahead.show.progress import Show, Standing, watching
+from drawahead.show.progress import RunProgress, Show, watching
 from drawahead.words import printable
 
 COMPARED = 2**32
@@ -138,9 +138,9 @@ class JobRunner:
             self._queries += each.totals["queries"]
             self.manifest = self.manifest.plus(name, each.totals)
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> RunProgress:
         steps = self.config.steps
-        return Standing(
+        return RunProgress(
             self.config.num,
             self._done,
             steps,

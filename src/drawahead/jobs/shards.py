@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -18,10 +18,11 @@ from drawahead.errors import InputError
 from drawahead.jobs import files
 from drawahead.jobs.config import Config
 from drawahead.jobs.store import SEAL
-from drawahead.oracles.condition import Given, fingerprint
+from drawahead.oracles.condition import Conditions, fingerprint
 from drawahead.report import History, Report
 from drawahead.rounds.run import TRACED, Result
 from drawahead.validate import short
+from drawahead.values import dataclass
 
 SHARDS = "shards"
 CONDITION = "condition.safetensors"
@@ -195,19 +196,19 @@ def merged(reports: Sequence[Report]) -> Report:
     )
 
 
-def encoded_condition(condition: Given) -> bytes:
+def encoded_condition(condition: Conditions) -> bytes:
     from safetensors.torch import save
 
     data: bytes = save({name: table.cpu().contiguous() for name, table in condition.items()})
     return data
 
 
-def condition(folder: Path, expected: str) -> Given:
+def condition(folder: Path, expected: str) -> Conditions:
     """The tables of the condition with this hash; anything else is an InputError."""
     if not expected:
         return {}
     path = folder / CONDITION
-    tables: Given = _loaded(files.read(path, "the condition", _MOST_BYTES), f"the condition {path}")
+    tables: Conditions = _loaded(files.read(path, "the condition", _MOST_BYTES), f"the condition {path}")
     if fingerprint(tables) != expected:
         raise InputError(f"the condition {path} is damaged: it is not the one that the manifest tells of")
     return tables

@@ -19,7 +19,7 @@ from drawahead.jobs import files, lock, shards
 from drawahead.jobs.config import Config, Facts
 from drawahead.jobs.request import JobRequest, Model, OnRound
 from drawahead.jobs.shards import Drawn
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
@@ -112,8 +112,8 @@ class Pooled:
         config: Config = self._pool.run([asked])[0]
         return config
 
-    def condition(self) -> Given:
-        condition: Given = self._pool.run([None])[0]
+    def condition(self) -> Conditions:
+        condition: Conditions = self._pool.run([None])[0]
         return condition
 
     def draw(

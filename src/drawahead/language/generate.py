@@ -17,7 +17,7 @@ from drawahead.errors import InputError, SamplingError
 from drawahead.executors.local import Local
 from drawahead.language.causal_lm import CausalLM
 from drawahead.oracles.causal import FirstGuess, LastAnswer, LeftToRight, as_guess
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler
@@ -116,7 +116,7 @@ class _Criteria(Ends):
     def __init__(self, criteria: Any, stream: Any) -> None:
         self.criteria, self.stream = criteria, stream
 
-    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Given) -> Tensor:
+    def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions) -> Tensor:
         ended = torch.full_like(now, tokens.shape[1])
         for i, (low, high) in enumerate(zip(before.tolist(), now.tolist(), strict=True)):
             text = torch.cat([condition["prompt"][i], tokens[i]])[None]

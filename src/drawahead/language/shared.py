@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import FrozenError, InputError
+from drawahead.errors import InputError
 from drawahead.language.network import Network
 from drawahead.language.token_law import TokenLaw
 from drawahead.oracles.evidence import Order
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import short, whole
+from drawahead.values import refusal
 
 if TYPE_CHECKING:
     from drawahead.show import View
@@ -62,9 +63,7 @@ class LanguageModel(abc.ABC):
 
     def __setattr__(self, name: str, value: object) -> None:
         if "positions" in vars(self):  # it is made
-            raise FrozenError(
-                f"a {type(self).__name__} cannot be changed: make another one of the same model, {name}=... included"
-            )
+            raise refusal(kind := type(self).__name__, f"{kind}(lm.model, lm.tokenizer, {name}=...)")
         super().__setattr__(name, value)
 
     @property

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.laws.base import Law
     from drawahead.laws.categorical import Categorical
     from drawahead.laws.gaussian import Gaussian
 
 __all__ = ["Categorical", "Gaussian", "Law"]
 
-doors(__name__, {"laws.base": "Law", "laws.categorical": "Categorical", "laws.gaussian": "Gaussian"})
+doors(__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
+from drawahead.values import dataclass
 
 
 @final

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self, final
 
 import torch
@@ -20,6 +20,7 @@ from torch.special import erfc, log_ndtr, ndtri
 
 from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
+from drawahead.values import dataclass
 
 _SMALL = 0.1  # deltas below this use a series in delta: there the closed form is a difference of nearly equal tails
 _BISECTIONS = 60  # of an interval of at most a thousand standard deviations: to less than rounding

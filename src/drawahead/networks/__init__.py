@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.networks.emoji import emoji, emoji_words
     from drawahead.networks.emoji_tokens import emoji_pictures, emoji_tokens
     from drawahead.networks.fashion import fashion
@@ -23,12 +23,4 @@ __all__ = [
     "to_tokens",
 ]
 
-doors(
-    __name__,
-    {
-        "networks.emoji": "emoji emoji_words",
-        "networks.emoji_tokens": "emoji_pictures emoji_tokens",
-        "networks.fashion": "fashion",
-        "networks.text": "TextModel infilling text to_text to_tokens",
-    },
-)
+doors(__name__)

@@ -13,33 +13,34 @@ from typing import Any, Never, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import FrozenError, InputError
+from drawahead.errors import InputError
 from drawahead.validate import short
+from drawahead.values import refusal
 
 Condition = Tensor | Mapping[str, Tensor] | None
-Given = dict[str, Tensor]
-GIVEN = "given "
+Conditions = dict[str, Tensor]
+CONDITION = "condition "
 """How the tables of a condition are named among a path's tensors."""
 
 
 @final
-class Tables(dict[str, Tensor]):
+class FrozenTables(dict[str, Tensor]):
     """The tables of a condition: a value, as the chain is that they belong to."""
 
     def _refuse(self, *arguments: Any, **options: Any) -> Never:
-        raise FrozenError("a condition cannot be changed: chain.replace(condition=...) makes another chain")
+        raise refusal("condition", "chain.replace(condition=...)")
 
     __setitem__ = __delitem__ = __ior__ = update = setdefault = _refuse
     pop = popitem = clear = _refuse
 
-    def __reduce__(self) -> tuple[type[Tables], tuple[Given]]:
-        return Tables, (dict(self),)
+    def __reduce__(self) -> tuple[type[FrozenTables], tuple[Conditions]]:
+        return FrozenTables, (dict(self),)
 
 
-def checked(condition: Condition, device: torch.device) -> Given:
+def checked(condition: Condition, device: torch.device) -> Conditions:
     """The condition as a dictionary; a single tensor is called `condition`."""
     if condition is None:
-        return Tables()
+        return FrozenTables()
     named = {"condition": condition} if isinstance(condition, Tensor) else condition
     if not isinstance(named, Mapping):
         raise InputError(f"condition must be a tensor or a dictionary of tensors, not {short(condition)}")
@@ -55,12 +56,12 @@ def checked(condition: Condition, device: torch.device) -> Given:
             )
         if table.device != device and (table.device.type, table.device.index or 0) != (device.type, device.index or 0):
             raise InputError(f"{where} is on {table.device}, but the model is asked on {device}: move it there")
-    return Tables(named)
+    return FrozenTables(named)
 
 
-def check_rows(given: Given, num_samples: int) -> None:
+def check_rows(condition: Conditions, num_samples: int) -> None:
     """Refuse a condition that has no row for some sample."""
-    for name, table in given.items():
+    for name, table in condition.items():
         if 1 != len(table) < num_samples:
             raise InputError(
                 f"condition[{name!r}] has {len(table)} rows, but {num_samples} samples are asked for: give one row for "
@@ -68,30 +69,30 @@ def check_rows(given: Given, num_samples: int) -> None:
             )
 
 
-def of_samples(given: Given, samples: Tensor) -> Given:
+def of_samples(condition: Conditions, samples: Tensor) -> Conditions:
     """The rows of these samples (m,)."""
     return {
         name: table.expand(len(samples), *table.shape[1:]) if len(table) == 1 else table[samples.to(table.device)]
-        for name, table in given.items()
+        for name, table in condition.items()
     }
 
 
-def of_rows(given: Given, rows: Tensor) -> Given:
+def of_rows(condition: Conditions, rows: Tensor) -> Conditions:
     """Rows (m,) of tables that have one for each path."""
-    return {name: table[rows.to(table.device)] for name, table in given.items()}
+    return {name: table[rows.to(table.device)] for name, table in condition.items()}
 
 
-def on_cpu(given: Given) -> Given:
+def on_cpu(condition: Conditions) -> Conditions:
     """The same tables, on the CPU."""
-    return {name: table.cpu() for name, table in given.items()}
+    return {name: table.cpu() for name, table in condition.items()}
 
 
-def fingerprint(given: Given) -> str:
+def fingerprint(condition: Conditions) -> str:
     """A hash of names, types and numbers; empty if there is no condition."""
-    if not given:
+    if not condition:
         return ""
     digest = hashlib.sha256()
-    for name, table in sorted(given.items()):
+    for name, table in sorted(condition.items()):
         digest.update(f"{name} {table.dtype} {tuple(table.shape)}".encode())
         digest.update(table.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

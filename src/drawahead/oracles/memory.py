@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.oracles.condition import Given
-from drawahead.oracles.tokens import TokenOracle, told
+from drawahead.oracles.condition import Conditions
+from drawahead.oracles.tokens import TokenOracle, with_condition
 
 KEPT = "kept "
 """How the tensors of a memory are named among those of its paths."""
@@ -27,15 +27,15 @@ class Memory:
     steps: Tensor  # (rows,) how many of each path's first steps are in it
 
     @staticmethod
-    def of(oracle: TokenOracle, given: Given, tokens: Tensor, rank: Tensor) -> Memory | None:
+    def of(oracle: TokenOracle, condition: Conditions, tokens: Tensor, rank: Tensor) -> Memory | None:
         """Of fresh paths (rows, n), with the rows of a condition; None where the oracle keeps nothing, or so much that
         it would not fit."""
-        first = {name: table[:1] for name, table in given.items()}
-        one = told(oracle, first).remember(tokens[:1], rank[:1])
+        first = {name: table[:1] for name, table in condition.items()}
+        one = with_condition(oracle, first).remember(tokens[:1], rank[:1])
         size = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
         if not one or not _fits(size * len(tokens), tokens.device):
             return None
-        kept = told(oracle, given).remember(tokens, rank) if len(tokens) > 1 else one
+        kept = with_condition(oracle, condition).remember(tokens, rank) if len(tokens) > 1 else one
         return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))
 
     def rows(self, start: int, stop: int) -> Memory:

@@ -138,9 +138,9 @@ class TokenOracle(abc.ABC):
         return self.chain_rows(tokens, rank, row, prefix, position)
 
 
-def told(oracle: TokenOracle, given: Mapping[str, Tensor]) -> TokenOracle:
+def with_condition(oracle: TokenOracle, condition: Mapping[str, Tensor]) -> TokenOracle:
     """The oracle, told the rows of a condition."""
-    return oracle.conditioned(**given) if given else oracle
+    return oracle.conditioned(**condition) if condition else oracle
 
 
 def contexts(row: Tensor, prefix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -164,22 +164,22 @@ class FunctionOracle(TokenOracle):
         if not callable(function):
             raise InputError(f"an oracle's function must be callable, not {short(function)}")
         self.function = function
-        self.given: dict[str, Tensor] = {}
+        self.condition: dict[str, Tensor] = {}
         self.length = whole("length", length, 1)
         self.vocab_size = whole("vocab_size", vocab_size, 1)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        return self.function(tokens, **self.given)
+        return self.function(tokens, **self.condition)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         row, prefix, context = contexts(row, prefix)
         shown = reveal(tokens, rank, row, prefix)
-        of = self.conditioned(**{name: table[row] for name, table in self.given.items()}) if self.given else self
-        return of.rows_at(shown, context, position)
+        rows = {name: table[row] for name, table in self.condition.items()}
+        return with_condition(self, rows).rows_at(shown, context, position)
 
     def conditioned(self, **rows: Tensor) -> FunctionOracle:
         same = FunctionOracle(self.function, self.length, self.vocab_size)
-        same.device, same.given = self.device, rows
+        same.device, same.condition = self.device, rows
         return same
 
 

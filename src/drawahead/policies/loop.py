@@ -66,7 +66,7 @@ def _follows_a_flow(policy: Any) -> bool:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Chunks:
+class ActionChunks:
     """The action chunks that one call wants."""
 
     network: Any
@@ -86,10 +86,10 @@ class Chunks:
     def key(self) -> tuple[Any, ...]:
         """Equal for calls that differ in their numbers alone."""
         weight = first_weight(self.network)
-        told = [(name, tuple(table.shape[1:]), table.dtype) for name, table in self.condition.items()]
-        given = (self.known is None, self.start is None, self.device, None if weight is None else weight.dtype)
+        shapes = [(name, tuple(table.shape[1:]), table.dtype) for name, table in self.condition.items()]
+        values = (self.known is None, self.start is None, self.device, None if weight is None else weight.dtype)
         plan = (type(self.scheduler), contents(self.scheduler.config), self.steps, str(dict(self.options)))
-        return (id(self.network), plan, self.number, self.shape, tuple(told), given)
+        return (id(self.network), plan, self.number, self.shape, tuple(shapes), values)
 
     def check(self) -> None:
         """Refuse what no action should be drawn for."""
@@ -113,23 +113,23 @@ class Chunks:
             raise InputError("the policy is in training mode, so its answers may be random: call policy.eval() first")
 
 
-def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> Chunks:
+def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> ActionChunks:
     """What a call of `owner.conditional_sample` with these arguments wants."""
     try:
         bound = signature.bind(*arguments, **named)
     except TypeError as error:
         raise InputError(f"conditional_sample{signature}: {error}") from None
-    given = dict(bound.arguments)
-    more = [given.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
+    values = dict(bound.arguments)
+    more = [values.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
     options: Mapping[str, Any] = more[0] if more else {}
-    network = given["model"] if "model" in given else getattr(owner, "unet", getattr(owner, "model", None))
+    network = values["model"] if "model" in values else getattr(owner, "unet", getattr(owner, "model", None))
     if not callable(network):
         raise InputError(f"{type(owner).__name__} must have its network as .unet or .model")
     if getattr(owner, "training", False):
         raise InputError("the policy is in training mode, so its answers may be random: call policy.eval() first")
-    known, number, shape, like = _known(given) if "condition_data" in given else _counted(owner, given, network)
-    condition = {name: table for name, table in given.items() if name not in _NO_CONDITION and table is not None}
-    wanted = Chunks(
+    known, number, shape, like = _known(values) if "condition_data" in values else _counted(owner, values, network)
+    condition = {name: table for name, table in values.items() if name not in _NO_CONDITION and table is not None}
+    wanted = ActionChunks(
         network,
         owner.noise_scheduler,
         whole("num_inference_steps", getattr(owner, "num_inference_steps", None), 1),
@@ -137,8 +137,8 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
         shape,
         condition,
         known,
-        given.get("noise"),
-        given.get("generator"),
+        values.get("noise"),
+        values.get("generator"),
         options,
         like.dtype,
         like.device,
@@ -147,9 +147,9 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
     return wanted
 
 
-def _known(given: Mapping[str, Any]) -> tuple[Tensor | None, int, tuple[int, int], Tensor]:
+def _known(values: Mapping[str, Any]) -> tuple[Tensor | None, int, tuple[int, int], Tensor]:
     """Entries that are overwritten by their values, from data and a mask (number, horizon, entries)."""
-    data, mask = given["condition_data"], given["condition_mask"]
+    data, mask = values["condition_data"], values["condition_mask"]
     if not isinstance(data, Tensor) or data.dim() != 3 or not len(data):
         raise InputError("condition_data must be a tensor (observations, horizon, entries of an action)")
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != data.shape:
@@ -161,7 +161,7 @@ def _known(given: Mapping[str, Any]) -> tuple[Tensor | None, int, tuple[int, int
     return data.double().masked_fill(~mask, torch.nan), number, (horizon, entries), data
 
 
-def _counted(owner: Any, given: Mapping[str, Any], network: Any) -> tuple[None, int, tuple[int, int], Tensor]:
+def _counted(owner: Any, values: Mapping[str, Any], network: Any) -> tuple[None, int, tuple[int, int], Tensor]:
     """A number of chunks, of the shape that the policy says it has."""
     config = getattr(owner, "config", None)
     horizon = getattr(owner, "horizon", getattr(config, "horizon", None))
@@ -169,7 +169,7 @@ def _counted(owner: Any, given: Mapping[str, Any], network: Any) -> tuple[None, 
     entries = action.shape[0] if action is not None else getattr(owner, "action_dim", None)
     weight = first_weight(network)
     shape = (whole("horizon", horizon, 1), whole("action_dim", entries, 1))
-    return None, whole("batch_size", given["batch_size"], 1), shape, torch.empty(0) if weight is None else weight
+    return None, whole("batch_size", values["batch_size"], 1), shape, torch.empty(0) if weight is None else weight
 
 
 def _finite(name: str, table: Tensor) -> None:

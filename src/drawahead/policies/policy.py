@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.chain import from_diffusers
 from drawahead.errors import InputError, SamplingError
-from drawahead.policies.loop import Chunks, chunks, path_to_loop
+from drawahead.policies.loop import ActionChunks, chunks, path_to_loop
 from drawahead.policies.timing import Calls, Deadline, Latency
 from drawahead.randomness import checked_seed
 from drawahead.report import Report
@@ -181,7 +181,7 @@ class Accelerated:
             self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
         return actions
 
-    def _runner(self, wanted: Chunks) -> Runner:
+    def _runner(self, wanted: ActionChunks) -> Runner:
         """For one kind of call; later ones bring other observations."""
         sampler = self._sampler
         if sampler is None and self._deadline is not None:
@@ -189,7 +189,7 @@ class Accelerated:
         self._keep([key for key in self._runners if key[0] == id(wanted.network)])
         return Runner(self._chain(wanted), sampler, compile=self._compiled, graphs=self._graphs)
 
-    def _chain(self, wanted: Chunks) -> GaussianChain:
+    def _chain(self, wanted: ActionChunks) -> GaussianChain:
         chain = from_diffusers(
             wanted.network,
             wanted.scheduler,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import as_float64, number
+from drawahead.values import dataclass
 
 _UNLIKELY = 0.001  # the probability of letters below the threshold is multiplied by this, of all others by one more
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from drawahead.executors.chunks import CHUNK_BYTES
 from drawahead.sample import Result
+from drawahead.values import dataclass
 
 if TYPE_CHECKING:
     from drawahead.proteins.mpnn.model import ProteinMPNN

@@ -1,14 +1,14 @@
 """Whether a model is still the one whose rounds were captured.
 
 A captured round reads a model's tensors where they lie, so weights changed in place are read as they are now. All else
-is as it was when the round was captured. A guard is a list of marks, made by walking through the model: where tensors
-lie, plain attributes, flags and hooks, functions with the variables they close over and the globals they name. Code of
-installed packages is taken to stay as it is. What no walk can see (an environment variable, a file, a name put together
-at run time) the canary finds: see `CapturedBatch.agrees`.
+is as it was when the round was captured. A guard is a list of marks: where tensors lie, plain attributes, flags, hooks,
+functions with what they close over and the globals they name. Code of installed packages is taken to stay as it is.
+What no walk can see (an environment variable, a file) the canary finds: see `CapturedBatch.agrees`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import sysconfig
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 _PLAIN = {bool, int, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 _NUMBERS, _BARE = {bool, int, float, str}, {dict, OrderedDict, list, tuple, set}
-_INNER = ("__self__", "__func__", "__wrapped__", "fget", "func", "args", "keywords")  # of methods, properties, partials
+_INNER = ("__self__", "__func__", "fget", "func", "args", "keywords")  # of methods, properties, partials
 _MOST, _SMALL = 200_000, 2**16  # objects looked at, bytes of a tensor on the CPU that are compared one by one
 _HOMES = (__file__.rpartition("rounds")[0], *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 
@@ -38,15 +38,14 @@ class Guard:
         self.marks: list[Any] = []
         self._numbers: dict[int, int] = {}  # of objects met before
         self._met: list[Any] = []  # held during the walk, so that no id is used twice
+        self._places: list[tuple[weakref.ref[Tensor], int]] = []
         self._mapping(parts)
-        tensors = [value for value in self._met if isinstance(value, Tensor)]
-        self._tensors, self._places = [*map(weakref.ref, tensors)], [*map(Tensor.data_ptr, tensors)]
         del self._numbers, self._met
 
     @property
     def in_place(self) -> bool:
         """Whether all tensors lie where they lay: a round replayed now reads memory that is still the model's."""
-        return self._places == [-1 if (tensor := one()) is None else tensor.data_ptr() for one in self._tensors]
+        return all((tensor := one()) is not None and tensor.data_ptr() == place for one, place in self._places)
 
     def difference(self, later: Guard) -> str:
         """The name of the first thing that is not as it was."""
@@ -72,10 +71,12 @@ class Guard:
         self.marks.append(number)
         if number == len(self._met) < _MOST:
             self._met.append(value)
-            self._enter(value, kind)
+            with contextlib.suppress(Exception):  # of what cannot be read, the canary sees a change
+                self._enter(value, kind)
 
     def _enter(self, value: Any, kind: type) -> None:
         if isinstance(value, Tensor):
+            self._places.append((weakref.ref(value), value.data_ptr()))
             self.marks += (value.data_ptr(), value.shape, value.dtype, value.device)
             if value.is_cpu and value.layout == torch.strided:  # a graph may hold copies of its numbers
                 small, version = value.nbytes <= _SMALL, not value.is_inference() and value._version
@@ -104,7 +105,7 @@ class Guard:
             if isinstance(value, list | tuple | deque):
                 self._mapping({"length": len(value), **dict(enumerate(value))})
             self._mapping(value if isinstance(value, Mapping) else {})
-            self._mapping({name: getattr(value, name) for name in _INNER if hasattr(value, name)})
+            self._mapping({name: getattr(value, name) for name in _INNER if hasattr(kind, name)})
             self._visit(value() if isinstance(value, weakref.ref) else None)
             slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
             self._mapping({name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {}))
@@ -119,13 +120,12 @@ class Guard:
                 self.marks.append(weakref.ref(forward.__code__))  # another may have been put there
 
     def _function(self, value: types.FunctionType) -> None:
-        code, scope = value.__code__, value.__globals__
+        self.marks.append(weakref.ref(code := value.__code__))
         cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
         closure = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
-        self.marks.append(weakref.ref(code))
         self._mapping({"defaults": (value.__defaults__, value.__kwdefaults__), **value.__dict__, **closure})
         names = () if code.co_filename.startswith(_HOMES) else _names_in(code)
-        for name, entry in ((name, scope[name]) for name in names if name in scope):
+        for name, entry in ((name, value.__globals__[name]) for name in names if name in value.__globals__):
             if not isinstance(entry, types.ModuleType):
                 self._mapping({name: entry})
             elif not _is_installed(entry):
@@ -135,9 +135,7 @@ class Guard:
 @functools.lru_cache(4096)
 def _names_in(code: types.CodeType) -> tuple[str, ...]:
     """What a function, and those inside it, may look up: names, and texts that may be names."""
-    inner = [
-        name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names_in(constant)
-    ]
+    inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _names_in(one)]
     texts = [constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()]
     return tuple(dict.fromkeys([*code.co_names, *inner, *texts]))
 
@@ -148,4 +146,4 @@ def _is_installed(module: types.ModuleType | None) -> bool:
 
 
 def _checksum(array: np.ndarray[Any, Any] | np.generic) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).data.cast("B")) if array.size and not array.dtype.hasobject else 0
+    return zlib.crc32(np.ascontiguousarray(array).view("B").data) if array.size and not array.dtype.hasobject else 0

@@ -6,7 +6,7 @@ import abc
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, final
 
 import torch
@@ -19,6 +19,7 @@ from drawahead.rounds.choosing import Choice
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
 from drawahead.validate import short
+from drawahead.values import dataclass
 from drawahead.words import counted
 
 TRACED = 16  # samples whose progress the report keeps: the first ones of the call

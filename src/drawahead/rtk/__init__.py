@@ -2,14 +2,21 @@
 
 from drawahead.rtk.baselines import DPOM, DPUM, ProbabilityFlow, ReverseSDE
 from drawahead.rtk.chain import chain
-from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, State
+from drawahead.rtk.kernels.base import (
+    CentredStart,
+    GaussianStart,
+    Info,
+    Kernel,
+    MarkovKernel,
+    Noise,
+    PerSegment,
+    Start,
+    State,
+)
 from drawahead.rtk.kernels.hmc import HMC
 from drawahead.rtk.kernels.mala import MALA, ProjectedMALA
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import CentredStart, GaussianStart, Start
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD, ULDStep
-from drawahead.rtk.per_segment import PerSegment
 from drawahead.rtk.potentials import Difference, FunctionPotential, LineIntegral, Potential
 from drawahead.rtk.report import RTKReport
 from drawahead.rtk.sample import RTKResult, sample

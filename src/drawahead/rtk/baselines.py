@@ -15,19 +15,18 @@ law of z given x' is not kept, only the law of z.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel
-from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, Noise
 from drawahead.rtk.kernels.ula import ULA
 from drawahead.rtk.kernels.uld import ULD
 from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.rtk.segments import RTKTarget
+from drawahead.values import dataclass
 
 __all__ = ["DPOM", "DPUM", "ProbabilityFlow", "ReverseSDE"]
 

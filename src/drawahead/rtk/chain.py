@@ -22,9 +22,8 @@ from torch import Tensor
 from drawahead.chains import StackedChain, StackedPlan
 from drawahead.errors import InputError
 from drawahead.oracles.denoisers import DenoisingTarget
-from drawahead.rtk.kernels.base import Kernel
+from drawahead.rtk.kernels.base import Kernel, PerSegment
 from drawahead.rtk.kernels.uld import ULD
-from drawahead.rtk.per_segment import PerSegment
 from drawahead.rtk.sample import as_oracle, shape_of
 from drawahead.rtk.scores import Score, ScoreOracle
 from drawahead.rtk.segments import Segments

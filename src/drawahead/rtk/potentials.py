@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 class Difference(NamedTuple):

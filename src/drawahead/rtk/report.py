@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, final
 
 from drawahead.rtk.kernels.base import Info, Kernel
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.rtk.segments import Segments
+from drawahead.values import dataclass
 
 
 @final
@@ -67,7 +68,7 @@ class RTKReport:
 
 
 @final
-class Tally:
+class CallTally:
     """Counts while a run is under way; the report is made from it."""
 
     def __init__(self, oracle: ScoreOracle, kernel: Kernel, segments: Segments, seed: int) -> None:

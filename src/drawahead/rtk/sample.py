@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,12 +12,12 @@ from torch import Tensor
 from drawahead.errors import InputError, SamplingError
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
-from drawahead.rtk.kernels.base import Kernel
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.report import RTKReport, Tally
+from drawahead.rtk.kernels.base import Kernel, Noise
+from drawahead.rtk.report import CallTally, RTKReport
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
 from drawahead.validate import as_device, as_float64, as_shape, whole
+from drawahead.values import dataclass
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ def sample(
     device = as_device("device", device)
     kernel.check(oracle.has_energy)
     first = None if start is None else _start(start, shape, num_samples)
-    tally, parts = Tally(oracle, kernel, segments, seed), []
+    tally, parts = CallTally(oracle, kernel, segments, seed), []
     try:
         with torch.no_grad():
             for lo in range(0, num_samples, batch):
@@ -90,7 +89,7 @@ def _drawn(
     stream: Stream,
     x: Tensor | None,
     shape: tuple[int, ...],
-    tally: Tally,
+    tally: CallTally,
 ) -> Tensor:
     """One batch, from the first time to the last: (rows, *shape)."""
     if x is None:
@@ -111,22 +110,22 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
 
 def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
     """The shape of one sample: the oracle's, or the one given where it has none."""
-    given = None if shape is None else as_shape("shape", shape)
-    if given is not None and oracle.shape is not None and given != oracle.shape:
-        raise InputError(f"shape is {given}, but the score answers about states of shape {oracle.shape}")
-    known = oracle.shape or given
-    if not known:
+    wanted = None if shape is None else as_shape("shape", shape)
+    if wanted is not None and oracle.shape is not None and wanted != oracle.shape:
+        raise InputError(f"shape is {wanted}, but the score answers about states of shape {oracle.shape}")
+    single = oracle.shape or wanted
+    if not single:
         raise InputError(
             "shape= must give the sizes of one sample, one or more positive numbers: the score does not say"
         )
-    if oracle.shape is None and len(known) > 1:
-        raise InputError(f"a score of states of shape {known} must know it: give learned(network, shape={known})")
-    return known
+    if oracle.shape is None and len(single) > 1:
+        raise InputError(f"a score of states of shape {single} must know it: give learned(network, shape={single})")
+    return single
 
 
 def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
     """The given first states, flat: (num_samples, d)."""
-    given = as_float64("start", start, finite=True)
-    if given.shape not in (shape, (num_samples, *shape)):
-        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(given.shape)}")
-    return given.expand(num_samples, *shape).flatten(1)
+    wanted = as_float64("start", start, finite=True)
+    if wanted.shape not in (shape, (num_samples, *shape)):
+        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(wanted.shape)}")
+    return wanted.expand(num_samples, *shape).flatten(1)

@@ -11,7 +11,6 @@ has a curvature between L and 3 L: easy for a Markov chain.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -22,6 +21,7 @@ from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
 from drawahead.schedules.base import falls
 from drawahead.validate import as_float64, number, whole
+from drawahead.values import dataclass
 
 MOST = 10_000_000
 """Segments at most."""

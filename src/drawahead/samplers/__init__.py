@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.samplers.base import Guarantee, Sampler
     from drawahead.samplers.block import Block
     from drawahead.samplers.coupled import Auto, Coupled
@@ -30,17 +30,4 @@ __all__ = [
     "named",
 ]
 
-doors(
-    __name__,
-    {
-        "samplers.base": "Guarantee Sampler",
-        "samplers.block": "Block",
-        "samplers.coupled": "Auto Coupled",
-        "samplers.picard": "Picard",
-        "samplers.record": "SAMPLERS named",
-        "samplers.recursive": "Recursive",
-        "samplers.separated": "Separated",
-        "samplers.sequential": "Sequential",
-        "samplers.stepwise": "Stepwise",
-    },
-)
+doors(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,6 +12,7 @@ from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.errors import InputError
 from drawahead.rounds.threads import Thread
 from drawahead.validate import short
+from drawahead.values import dataclass
 
 
 @dataclass(frozen=True)

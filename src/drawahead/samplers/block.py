@@ -7,7 +7,6 @@ rounds of "Parallel sampling via autospeculation" (arXiv 2511.07869) without its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler
+from drawahead.values import dataclass
 
 
 @final

@@ -8,7 +8,6 @@ same noise. On tokens this is the universal coupler of "Parallel sampling via co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -21,6 +20,7 @@ from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.window import Window, WindowSampler, leading, like
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 _TRIAL = 6  # rounds before a sample may give up speculation
 

@@ -5,7 +5,6 @@ Shih, Belkhale, Ermon, Sadigh, Anari, "Parallel sampling of diffusion models" (P
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from torch import Tensor
@@ -15,6 +14,7 @@ from drawahead.samplers.base import Guarantee
 from drawahead.samplers.coupled import Refining
 from drawahead.samplers.window import Window, leading
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 
 @final

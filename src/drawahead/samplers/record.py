@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, final
 
 from drawahead import validate
@@ -19,6 +19,7 @@ from drawahead.samplers.separated import Separated
 from drawahead.samplers.sequential import Sequential
 from drawahead.samplers.stepwise import Stepwise
 from drawahead.validate import short
+from drawahead.values import dataclass
 from drawahead.words import pick
 
 SAMPLERS: dict[str, type[Sampler]] = {

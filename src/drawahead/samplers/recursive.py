@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 from drawahead.chains.base import Paths
@@ -18,8 +17,9 @@ from drawahead.errors import InputError
 from drawahead.rejection import accepts_candidate, accepts_draft, speculate
 from drawahead.rounds.threads import Fork, Row, Thread, Together
 from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.samplers.segments import At, Drawn, Segments
+from drawahead.samplers.segments import At, DrawnSegment, SegmentBatch
 from drawahead.validate import number, short
+from drawahead.values import dataclass
 
 PAPER = "paper"
 _FIRST = 8  # the second batch of candidates begins with this one, and the next ones with twice the last
@@ -91,7 +91,7 @@ class Recursive(Sampler):
 
 
 @dataclass(frozen=True, eq=False)
-class Recursion(Segments):
+class Recursion(SegmentBatch):
     """The threads that draw a batch of samples, one for each sample and one for each candidate.
 
     What they have done by `Together` is in `segments.py`: once for all threads that want the same.
@@ -119,7 +119,7 @@ class Recursion(Segments):
         steps after S will need laws from the answer at b. -> the number of the try, and what it drew."""
         if size == 1:  # nu = mu
             values = yield Together(self.draw, (at.stream, at.step, draft))
-            return 0, Drawn(values, draft, None)
+            return 0, DrawnSegment(values, draft, None)
         batches = self.sampler.batches(at.length, outermost)
         return (yield from self.sampler.speculate(self.guess, self.candidate, (at, draft, size, beyond), batches))
 
@@ -128,7 +128,7 @@ class Recursion(Segments):
         accepted, *drawn = yield Together(
             self.verify, (at.paths, at.stream, draft), (self.sampler.accepts_draft, size, beyond)
         )
-        return Drawn(*drawn) if accepted else None
+        return DrawnSegment(*drawn) if accepted else None
 
     def candidate(self, at: At, draft: Row, size: int, beyond: int, number: int) -> Thread:
         """Draw y ~ mu_S, its left half and its right half, with noise of its own. -> y, if it is accepted. That takes
@@ -142,4 +142,4 @@ class Recursion(Segments):
         _, right = yield from self.segment(middle, nu_right, size - half, beyond)
         rows = (stream, at.step, number, draft, left.values, left.target, right.values, right.target)
         accepted, values, target = yield Together(self.judge, rows, (self.sampler.accepts_candidate, size))
-        return Drawn(values, target, right.onward) if accepted else None
+        return DrawnSegment(values, target, right.onward) if accepted else None

@@ -1,4 +1,4 @@
-"""Segments of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
+"""SegmentBatch of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
 
 Such a function is called with tables that have a row for each thread; what follows them is the same for all.
 """
@@ -28,7 +28,7 @@ class At(NamedTuple):
     sample: int  # its number
 
 
-class Drawn(NamedTuple):
+class DrawnSegment(NamedTuple):
     """A segment drawn from its target mu_S."""
 
     values: Row  # (|S|, ...)
@@ -41,8 +41,8 @@ Accepts = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
-    """Segments [a, b) of a batch of paths."""
+class SegmentBatch:
+    """SegmentBatch [a, b) of a batch of paths."""
 
     whole: Paths
 

@@ -8,7 +8,7 @@ below add a geometric series.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, final
 
 import torch
@@ -24,6 +24,7 @@ from drawahead.rounds.threads import Fork, Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.validate import short
+from drawahead.values import dataclass
 
 
 @final

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -13,6 +12,7 @@ from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler
+from drawahead.values import dataclass
 
 
 @final

@@ -6,7 +6,6 @@ own stale answers as draft: De Bortoli et al., "Accelerated diffusion models via
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.window import Window, WindowSampler, leading
+from drawahead.values import dataclass
 
 
 @final

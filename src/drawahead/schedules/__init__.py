@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.schedules.ancestral import EulerAncestral
-    from drawahead.schedules.base import Plan, Schedule
+    from drawahead.schedules.base import Given, Plan, Schedule
     from drawahead.schedules.churn import Churn
-    from drawahead.schedules.given import Given
     from drawahead.schedules.localization import StochasticLocalization
     from drawahead.schedules.ou import OUExponential
     from drawahead.schedules.spread import LearnedRange, LearnedVariance, Spread
@@ -48,17 +47,4 @@ __all__ = [
     "with_learned_range",
 ]
 
-doors(
-    __name__,
-    {
-        "schedules.ancestral": "EulerAncestral",
-        "schedules.base": "Plan Schedule",
-        "schedules.churn": "Churn",
-        "schedules.given": "Given",
-        "schedules.localization": "StochasticLocalization",
-        "schedules.ou": "OUExponential",
-        "schedules.spread": "LearnedRange LearnedVariance Spread",
-        "schedules.variance_preserving": "DDIM DDPM Threshold cosine_betas ddim_steps ddpm_steps "
-        "linear_betas scaled_linear_betas spaced with_learned_range",
-    },
-)
+doors(__name__)

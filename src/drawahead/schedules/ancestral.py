@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 import torch
 
 from drawahead.schedules.base import Plan, Schedule, levels
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 
 @final

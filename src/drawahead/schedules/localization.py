@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule
 from drawahead.validate import number, whole
+from drawahead.values import dataclass
 
 
 @final

@@ -8,11 +8,12 @@ covariance s^2 I again. Where a network answers a sigma below s all the same, th
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
+
+from drawahead.values import dataclass
 
 
 class Spread(abc.ABC):

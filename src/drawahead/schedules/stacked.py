@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, final
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import as_float64, short
+from drawahead.values import dataclass
 
 _RANK = 1e-14  # singular values of s that are as small as this, against the largest, are none
 _SLIGHT = 1e-9  # what b may have along them: rounding

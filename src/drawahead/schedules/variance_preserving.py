@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import final
 
 import torch
@@ -14,6 +14,7 @@ from drawahead.errors import InputError
 from drawahead.schedules.base import Plan, Schedule, falls
 from drawahead.schedules.spread import LearnedRange
 from drawahead.validate import number, numbers, short, whole, wholes
+from drawahead.values import dataclass
 
 _HEADROOM = 0.5
 """How far below its range, in ranges, a learned log variance may lie before the step is drawn by itself."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.science.ladders import DPMPP2MSDE
     from drawahead.science.langevin import Langevin
     from drawahead.science.measurements import posterior
@@ -40,17 +40,4 @@ __all__ = [
     "until",
 ]
 
-doors(
-    __name__,
-    {
-        "science.ladders": "DPMPP2MSDE",
-        "science.langevin": "Langevin",
-        "science.measurements": "posterior",
-        "science.reverse": "AnnealedLangevin EulerMaruyama ReverseDiffusion",
-        "science.rows": "repeated",
-        "science.sde": "SDE VESDE VPSDE SubVPSDE",
-        "science.second_order": "DPMPPSDE DPM2Ancestral DPMPP2SAncestral StochasticHeun",
-        "science.statistics": "Draws Summary summary",
-        "science.stopping": "Estimate until",
-    },
-)
+doors(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -13,6 +13,7 @@ from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
 from drawahead.schedules.base import falls
 from drawahead.validate import number, numbers
+from drawahead.values import dataclass
 
 
 def ancestral(here: Tensor, to: Tensor, eta: float) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -14,6 +13,7 @@ from drawahead.errors import InputError
 from drawahead.oracles.denoisers import Denoiser
 from drawahead.schedules import Plan, Schedule
 from drawahead.validate import number, whole
+from drawahead.values import dataclass
 
 
 @final

@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -22,6 +21,7 @@ from drawahead.oracles.denoisers import Network, from_score
 from drawahead.schedules import Plan, Schedule
 from drawahead.science.sde import SDE, Foreign, Pair
 from drawahead.validate import instance, number, short, whole
+from drawahead.values import dataclass
 
 _PROBES = 64
 _LEAST, _MOST = 0.5, 2.0  # of what a score should be at the first step, along -x / noise^2

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from drawahead.chains.affine import AffineChain
 from drawahead.errors import InputError
-from drawahead.oracles.condition import Given
+from drawahead.oracles.condition import Conditions
 from drawahead.validate import instance, whole
 
 Kind = TypeVar("Kind", bound=AffineChain)
@@ -36,7 +36,7 @@ def repeated(chain: Kind, draws: int) -> Kind:
 class _Looked:
     """A model that looks its condition up."""
 
-    def __init__(self, model: Any, given: Given) -> None:
+    def __init__(self, model: Any, given: Conditions) -> None:
         self.model, self.given = model, given
         self.passes = int(getattr(model, "passes", 1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.validate import number, whole
+from drawahead.values import dataclass
 
 Pair = tuple[Tensor, Tensor]
 

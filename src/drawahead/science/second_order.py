@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -20,6 +19,7 @@ from drawahead.oracles.denoisers import Denoiser
 from drawahead.schedules import Plan
 from drawahead.science.ladders import Ladder, Tables, ancestral, planned
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 Model = Callable[..., Tensor]
 """(x, sigma (m,), **condition) -> predicted data."""

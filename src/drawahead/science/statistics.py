@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,6 +16,7 @@ from drawahead.errors import InputError
 from drawahead.rounds.run import Result
 from drawahead.validate import instance, numbers, short, whole
 from drawahead.validate import path as as_path
+from drawahead.values import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
@@ -16,6 +15,7 @@ from drawahead.runner import Runner, Target
 from drawahead.samplers.base import Sampler
 from drawahead.science.statistics import Draws, Summary
 from drawahead.validate import as_float64, instance, short, whole
+from drawahead.values import dataclass
 
 _MARGIN = 1.25
 """The pilot's errors are estimates themselves: so many times the draws that they ask for."""

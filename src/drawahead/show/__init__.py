@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.show.films.animation import animation
     from drawahead.show.films.film import film
     from drawahead.show.films.reels import Film
@@ -31,16 +31,4 @@ __all__ = [
     "page",
 ]
 
-doors(
-    __name__,
-    {
-        "show.films.animation": "animation",
-        "show.films.film": "film",
-        "show.films.reels": "Film",
-        "show.pages.document": "document",
-        "show.pages.gallery": "Gallery gallery",
-        "show.pages.job": "job_film job_page",
-        "show.pages.page": "page",
-        "show.views": "Grids Images Texts Vectors View",
-    },
-)
+doors(__name__)

@@ -19,7 +19,7 @@ _CELLS = 20
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunProgress:
     """How far a call of `sample`, or a job of many, has come."""
 
     num_samples: int
@@ -36,7 +36,7 @@ class Standing:
     earlier: int = 0
     """Steps of `committed` that were not drawn in these seconds, but before."""
 
-    def plus(self, report: Report) -> Standing:
+    def plus(self, report: Report) -> RunProgress:
         """Where a job stands whose call under way has come this far."""
         return replace(
             self,
@@ -110,7 +110,7 @@ def visible(stream: TextIO) -> bool:
 
 
 def watching(
-    on_round: Callable[[Report], None] | None, show: Show | None, before: Standing
+    on_round: Callable[[Report], None] | None, show: Show | None, before: RunProgress
 ) -> Callable[[Report], None] | None:
     """What `on_round` does in every round, and showing where it stands now and then: reading a report costs time."""
     if show is None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.counting.determinantal.direct import draw_directly
     from drawahead.counting.determinantal.fixed_size import KDPP
     from drawahead.counting.determinantal.kernels import DPP, SpanningTree
@@ -46,21 +46,4 @@ __all__ = [
     "named",
 ]
 
-doors(
-    __name__,
-    {
-        "targets.denoising": "DataSet GaussianMixture GaussianTarget Hypercube",
-        "targets.dense": "DenseLogistic",
-        "targets.hard": "HardCode",
-        "targets.ising": "Ising",
-        "targets.markov": "MarkovChain",
-        "targets.products": "MixtureOfProducts Pairs PolyaUrns Product",
-        "targets.registry": "CHAINS TARGETS NamedChain NamedTarget named",
-        "targets.table": "Table",
-        "targets.trees": "TreeIsing",
-        "counting.determinantal.direct": "draw_directly",
-        "counting.determinantal.fixed_size": "KDPP",
-        "counting.determinantal.kernels": "DPP SpanningTree",
-        "counting.matchings.planar": "PlanarMatching",
-    },
-)
+doors(__name__)

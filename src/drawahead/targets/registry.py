@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
@@ -20,6 +19,7 @@ from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Prod
 from drawahead.targets.table import Table
 from drawahead.targets.trees import TreeIsing
 from drawahead.validate import short, whole
+from drawahead.values import dataclass
 from drawahead.words import pick
 
 

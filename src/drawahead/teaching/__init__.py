@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.teaching.explain import explain
 
 __all__ = ["explain"]
 
-doors(__name__, {"teaching.explain": "explain"})
+doors(__name__)

@@ -35,7 +35,7 @@ _LEGEND = (
 
 
 @dataclass(frozen=True)
-class Row:
+class Measured:
     """One sampler's line of the comparison."""
 
     sampler: str
@@ -73,7 +73,7 @@ class Row:
 
 def rows_of(
     chain: Chain, num_samples: int, seed: int, watch: Watch, max_batch_size: int | None = None, *, apart: bool = False
-) -> Iterator[Row]:
+) -> Iterator[Measured]:
     """Run every sampler; rows come as they are ready. apart: `Separated`, too, for what falls apart into pieces."""
     where = Local(max_batch_size)
     # Warm up, so that the first sampler timed does not pay for it.
@@ -86,21 +86,23 @@ def rows_of(
     sequential_seconds: dict[int, float] = {}
     for name in [*SAMPLERS, *(["separated"] if apart else [])]:
         if not chain.foresees and named(name).foresight:
-            yield Row(name, None, note="skipped: it needs laws of later steps, which left-to-right models cannot give")
+            yield Measured(
+                name, None, note="skipped: it needs laws of later steps, which left-to-right models cannot give"
+            )
         elif name != "recursive":
             on_round = watch(name, num_samples)
             result = sample(chain, num_samples, sampler=named(name), seed=seed, executor=where, on_round=on_round)
             base = sequential_seconds.setdefault(num_samples, result.report.seconds)
             yield _row(name, result, base, reference)
         elif chain.steps > RECURSIVE_STEPS:
-            yield Row(
+            yield Measured(
                 name, None, note=f"skipped: not tried here above {RECURSIVE_STEPS} steps, its run time has a heavy tail"
             )
         else:
             yield _recursive(chain, min(num_samples, RECURSIVE_SAMPLES), seed, reference, watch, where)
 
 
-def table_of(rows: Sequence[Row], title: str, width: int) -> Table:
+def table_of(rows: Sequence[Measured], title: str, width: int) -> Table:
     """The table of `drawahead compare`; it fits into 80 columns."""
     table = titled(title, "sampler", padding=1 if width >= 100 else 0)
     for heading in ("samples", "rounds/\nsample", "queries/\nsample", "accep-\ntance", "seconds", "time/\nseq."):
@@ -118,12 +120,12 @@ def table_of(rows: Sequence[Row], title: str, width: int) -> Table:
     return table
 
 
-def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor, note: str = "") -> Row:
+def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor, note: str = "") -> Measured:
     report = result.report
-    return Row(name, report, report.seconds / sequential_seconds, same_law(result.samples, reference), note)
+    return Measured(name, report, report.seconds / sequential_seconds, same_law(result.samples, reference), note)
 
 
-def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch, where: Local) -> Row:
+def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch, where: Local) -> Measured:
     base = sample(chain, num_samples, sampler=Sequential(), seed=seed, executor=where).report.seconds
     on_round = watch("recursive", num_samples)
     result, complete = sample_within(
@@ -133,10 +135,10 @@ def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, wat
         note = "fewer samples, for its run time has a heavy tail; the check of the distribution is weaker"
         return _row("recursive", result, base, reference, note)
     note = f"stopped after {RECURSIVE_SECONDS:.0f} s with {len(result.samples)} of {num_samples} samples"
-    return Row("recursive", result.report, note=note)
+    return Measured("recursive", result.report, note=note)
 
 
-def _costs(row: Row) -> list[str]:
+def _costs(row: Measured) -> list[str]:
     report = row.report
     if report is None:
         return ["-"] * 6
@@ -146,7 +148,7 @@ def _costs(row: Row) -> list[str]:
     return [str(report.num_samples), rounds, queries, accepted, f"{report.seconds:.2f}", ratio]
 
 
-def _law(row: Row) -> Text:
+def _law(row: Measured) -> Text:
     if row.p_value is None:
         return Text(row.verdict, style="dim")
     return Text(f"{row.verdict}, p {row.p_value:.2g}", style="red" if row.verdict == "DIFFERS" else "green")

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.verification.findings import Finding, Verdict
     from drawahead.verification.verify import verify
 
 __all__ = ["Finding", "Verdict", "verify"]
 
-doors(__name__, {"verification.findings": "Finding Verdict", "verification.verify": "verify"})
+doors(__name__)

@@ -1,7 +1,7 @@
 """What the tests would have found: each is run on what is spoiled on purpose, more and more.
 
 Samples come from the sequential reference, drawn from it again with replacement, so both sides have one law until one
-of them is spoiled. Steps are independent standard normals until some of them are spoiled.
+of them is spoiled. DrawnSteps are independent standard normals until some of them are spoiled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from drawahead.verification.statistics import same_law
-from drawahead.verification.steps import Steps
+from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import moments
 
 RUNS = 10
@@ -38,16 +38,16 @@ def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
         ways = dict(list(ways.items())[:1])
 
     def finds(spoil: Spoil) -> Finds:
-        def found(share: float, generator: torch.Generator) -> bool:
+        def finding(share: float, generator: torch.Generator) -> bool:
             one, other = (flat[torch.randint(len(flat), (len(flat),), generator=generator)] for _ in range(2))
             return same_law(one, spoil(other, share, generator)) < level
 
-        return found
+        return finding
 
     return {name: _least(finds(spoil)) for name, spoil in ways.items()}
 
 
-def power_of_steps(steps: Steps, level: float, tokens: bool) -> dict[str, float | None]:
+def power_of_steps(steps: DrawnSteps, level: float, tokens: bool) -> dict[str, float | None]:
     """The same for steps. Only their moments are tested, on part of them: the whole test finds as much or more."""
     table = _part_of(steps.tables[0])
     ways: dict[str, Spoil] = {"noise used twice": _twice} if table.shape[1] > 1 else {}
@@ -56,11 +56,11 @@ def power_of_steps(steps: Steps, level: float, tokens: bool) -> dict[str, float 
         ways["a mean off"] = lambda noise, share, _: noise + share  # of a standard deviation
 
     def finds(spoil: Spoil) -> Finds:
-        def found(share: float, generator: torch.Generator) -> bool:
+        def finding(share: float, generator: torch.Generator) -> bool:
             p = 3 * steps.tests * moments(spoil(_fresh(table, generator), share, generator), steps.off)
             return p < level
 
-        return found
+        return finding
 
     scores = {
         way: score.least_found(level / steps.tests, steps.off.step)
@@ -84,11 +84,11 @@ def _fresh(table: Tensor, generator: torch.Generator) -> Tensor:
 
 def _least(finds: Finds) -> float | None:
     """By bisection over `SHARES`: what finds a share finds every larger one."""
-    found, missed = -1, len(SHARES)
-    while missed - found > 1:
-        middle = (found + missed) // 2
-        found, missed = (middle, missed) if _often(finds, SHARES[middle]) else (found, middle)
-    return None if found < 0 else SHARES[found]
+    smallest, missed = -1, len(SHARES)
+    while missed - smallest > 1:
+        middle = (smallest + missed) // 2
+        smallest, missed = (middle, missed) if _often(finds, SHARES[middle]) else (smallest, middle)
+    return None if smallest < 0 else SHARES[smallest]
 
 
 def _often(finds: Finds, share: float) -> bool:

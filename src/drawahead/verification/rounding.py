@@ -66,7 +66,7 @@ _ROUNDS = frozenset(round(2 ** (k / 2)) - 1 for k in range(60))  # 0, 1, 2, 3, 5
 
 @final
 @dataclass(frozen=True)
-class Difference:
+class Gap:
     """How far answers are apart that should be the same."""
 
     size: float = 0.0
@@ -76,9 +76,9 @@ class Difference:
     shift: float = 0.0
     """Of vectors: how many standard deviations the means of an entry are apart."""
 
-    def __or__(self, other: Difference) -> Difference:
+    def __or__(self, other: Gap) -> Gap:
         """The larger of both."""
-        return Difference(max(self.size, other.size), max(self.law, other.law), max(self.shift, other.shift))
+        return Gap(max(self.size, other.size), max(self.law, other.law), max(self.shift, other.shift))
 
 
 @final
@@ -88,13 +88,13 @@ class Rounding:
 
     precision: torch.dtype = torch.float64
     """The lowest one that the model was seen to work in, whatever it answers in."""
-    again: Difference = Difference()
+    again: Gap = Gap()
     """The same question twice, in the same batch."""
-    shape: Difference = Difference()
+    shape: Gap = Gap()
     """The same question alone and among copies of itself."""
-    mixed: Difference = Difference()
+    mixed: Gap = Gap()
     """The same question alone and among others."""
-    leak: Difference = Difference()
+    leak: Gap = Gap()
     """The same question among others and among copies of itself, in the same place."""
 
     @property
@@ -121,12 +121,12 @@ class Rounding:
         """Between answers in batches of different shapes."""
         return self._allowed(self.again | self.shape)
 
-    def _allowed(self, rounding: Difference) -> float:
+    def _allowed(self, rounding: Gap) -> float:
         """A few units in the last place, even where the model has shown no rounding."""
         return min(TIMES * rounding.size + _FLOOR.get(self.precision, _FLOOR[torch.bfloat16]), self.allowed_again)
 
     @property
-    def all(self) -> Difference:
+    def all(self) -> Gap:
         """How far answers may be apart from run to run."""
         return self.again | self.shape | self.mixed | self.leak
 
@@ -141,7 +141,7 @@ class AskingAgain:
         self._round = 0
         self._watched = False
 
-    def _note(self, **differences: Difference) -> None:
+    def _note(self, **differences: Gap) -> None:
         larger = {name: getattr(self.shown, name) | difference for name, difference in differences.items()}
         self.shown = replace(self.shown, **larger)
 
@@ -179,16 +179,16 @@ class AskingAgain:
         return answers.view(size, one.cells, -1)
 
 
-def compared(query: Query, one: Tensor, other: Tensor) -> Difference:
+def compared(query: Query, one: Tensor, other: Tensor) -> Gap:
     """Of two evaluations of a query, the largest difference."""
     if not len(one):
-        return Difference()
+        return Gap()
     if isinstance(query, TokenQuery | Reread):
         apart = distance(one, other)
-        return Difference(apart, apart)
+        return Gap(apart, apart)
     if isinstance(query, GaussianQuery):
         return _steps_apart(query, one, other)
-    return Difference(_relative(one, other), 0.0 if torch.equal(one, other) else 1.0)
+    return Gap(_relative(one, other), 0.0 if torch.equal(one, other) else 1.0)
 
 
 def distance(one: Tensor, other: Tensor) -> float:
@@ -197,7 +197,7 @@ def distance(one: Tensor, other: Tensor) -> float:
     return float(gap.nan_to_num(nan=torch.inf).max()) if gap.numel() else 0.0
 
 
-def _steps_apart(query: GaussianQuery, one: Tensor, other: Tensor) -> Difference:
+def _steps_apart(query: GaussianQuery, one: Tensor, other: Tensor) -> Gap:
     step = query.packed(query.step).to(one.device)[:, None]
     this, that = (query.oracle.moves.law(answer[:, None], step, NOTHING) for answer in (one, other))
     noisy, noise = this.scale[:, 0] > 0, (that.scale[..., None] if that.thin is None else that.thin).flatten(1)
@@ -215,7 +215,7 @@ def _steps_apart(query: GaussianQuery, one: Tensor, other: Tensor) -> Difference
         relative = torch.where(noisy, relative.maximum(wider), relative)
         variation = (variation + 1.5 * ratio).clamp(max=1.0)
     variation, farthest = (torch.where(noisy, value, 0.0) for value in (variation, moved.abs().amax(1)))
-    return Difference(float(relative.max()), float(variation.max()), float(farthest.max()))
+    return Gap(float(relative.max()), float(variation.max()), float(farthest.max()))
 
 
 def _spreads_apart(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

@@ -97,7 +97,7 @@ class TokenScore:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Steps:
+class DrawnSteps:
     """What the steps of one sampler's samples come to."""
 
     tables: tuple[Tensor, ...]
@@ -105,7 +105,7 @@ class Steps:
     off: Off = EXACT
     """How far the law of a step may be from run to run."""
     impossible: int = 0
-    """Steps whose value has probability zero."""
+    """DrawnSteps whose value has probability zero."""
     missed: float | None = None
     """By how much states miss what is not random in them, relative to the step; None if all of it is random."""
     scores: Mapping[str, TokenScore] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Steps:
 @torch.no_grad()
 def token_steps(
     chain: TokenChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
-) -> Steps:
+) -> DrawnSteps:
     """Of tokens (m, n) drawn with this seed: every step of every sample."""
     oracle, executor = chain.oracle, Local(max_batch_size)
     rows = max(1, CHUNK // (2 * oracle.vocab_size * oracle.length))
@@ -143,7 +143,7 @@ def token_steps(
     one, other = (torch.cat([part.normals[i] for part in parts])[..., None] for i in range(2))
     scores = {way: sum((part.scores[way] for part in parts), TokenScore()) for way in (AT_RANDOM, TOO_EARLY)}
     impossible = sum(part.impossible for part in parts) if off.step <= CERTAIN else 0
-    return Steps((one, other), off, impossible=impossible, scores=scores)
+    return DrawnSteps((one, other), off, impossible=impossible, scores=scores)
 
 
 @final

@@ -22,7 +22,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.executors.local import Local
 from drawahead.verification.rounding import root_mean_square
-from drawahead.verification.steps import Steps
+from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import EXACT, Off
 
 BYTES = 2**28  # what recorded paths may take
@@ -43,8 +43,8 @@ class _InItsOwnDtype:
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
         self.model, self.dtype = model, dtype
 
-    def __call__(self, x: Tensor, step: Tensor, **given: Tensor) -> Tensor:
-        return self.model(x.to(self.dtype), step, **given)
+    def __call__(self, x: Tensor, step: Tensor, **condition: Tensor) -> Tensor:
+        return self.model(x.to(self.dtype), step, **condition)
 
 
 @final
@@ -90,7 +90,7 @@ def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
 @torch.no_grad()
 def vector_steps(
     recording: RecordedChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
-) -> Steps:
+) -> DrawnSteps:
     """Of samples (m, kept, ...) of a recorded chain, drawn with this seed: the noise of every step that can be seen."""
     chain, executor = recording.chain, Local(max_batch_size)
     paths = chain.start(seed, torch.arange(len(samples)), Tally())
@@ -115,7 +115,7 @@ def vector_steps(
             continue
         step = torch.full((len(samples),), k, device=chain.device)
         before, after = states[:, column], states[:, column + 1]
-        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.given, torch.arange(len(step)))
+        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.condition, torch.arange(len(step)))
         answer = executor.answer([asked])[0][:, None]
         known, last = last if last is None or last[0] == k - 1 else None, (k, answer)
         if not follows:
@@ -137,7 +137,7 @@ def vector_steps(
     if hidden:
         untested += (f"the noise of {hidden} of {chain.steps} steps: it is below the last place of the states",)
     xi = torch.stack(noises, dim=1).cpu() if noises else torch.zeros(len(samples), 0, 1, dtype=torch.float64)
-    return Steps((xi,), off, missed=max(missed, default=None), untested=untested)
+    return DrawnSteps((xi,), off, missed=max(missed, default=None), untested=untested)
 
 
 def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:

@@ -26,7 +26,7 @@ from drawahead.validate import instance, whole
 from drawahead.verification.answers import answers, doors_agree, drawn_ones
 from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Finding, Power, Verdict
 from drawahead.verification.power import power_of_samples, power_of_steps
-from drawahead.verification.rounding import Difference, Rounding
+from drawahead.verification.rounding import Gap, Rounding
 from drawahead.verification.same import Bound
 from drawahead.verification.statistics import same_law
 from drawahead.verification.steps import token_steps
@@ -168,9 +168,9 @@ class _Parts:
         self.power = {finding.check: {"a difference": finding.allowed} for finding in self.findings}
 
     @property
-    def off(self) -> Difference:
+    def off(self) -> Gap:
         """How far answers may be apart from run to run. Of a model that does not answer alike it is not known."""
-        return self.shown.all if self.sound else Difference()
+        return self.shown.all if self.sound else Gap()
 
     def test_steps(self, sampler: Sampler, samples: Tensor, level: float, *, with_power: bool) -> None:
         if isinstance(self.chain, TokenChain):

@@ -22,7 +22,7 @@ _REACH = 1.5  # how far likeness reaches, in distances between neighbouring plac
 
 @final
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class KernelFile:
     """A likelihood kernel (n, n), and where its items lie, if they are points."""
 
     matrix: Tensor
@@ -41,20 +41,20 @@ def size(spec: str) -> int:
     return int(named[2]) ** (2 if named[1] == "points" else 1)
 
 
-def kernel_of(spec: str) -> Kernel:
+def kernel_of(spec: str) -> KernelFile:
     """The kernel that `--kernel` names."""
     named = _NAMED.fullmatch(spec)
     if named is None:
-        return Kernel(torch.from_numpy(_read(Path(spec))))
+        return KernelFile(torch.from_numpy(_read(Path(spec))))
     kind, side, n = named[1], int(named[2]), size(spec)
     if not 1 <= n <= _MOST:
         raise InputError(f"--kernel {spec}: a process has 1 to {_MOST} items here, not {n}; {HINT}")
     if kind == "random":
         vectors = torch.randn(n, n, dtype=torch.float64, generator=seeded(0)) / n**0.5
-        return Kernel(vectors @ vectors.T)
+        return KernelFile(vectors @ vectors.T)
     places = tuple((float(j), float(i)) for i in range(side if kind == "points" else 1) for j in range(side))
     at = torch.tensor(places, dtype=torch.float64)
-    return Kernel(4 * torch.exp(-torch.cdist(at, at).square() / (2 * _REACH**2)), places)
+    return KernelFile(4 * torch.exp(-torch.cdist(at, at).square() / (2 * _REACH**2)), places)
 
 
 def _read(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

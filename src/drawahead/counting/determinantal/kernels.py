@@ -201,14 +201,14 @@ class DPP(Determinantal):
 
 def spectrum(matrix: Array, name: str) -> tuple[Tensor, Tensor]:
     """Eigenvalues, none below 0, and eigenvectors of a matrix that has such."""
-    given = copied(name, matrix)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
-        raise InputError(f"{name} must be a square matrix, not of shape {tuple(given.shape)}")
-    tolerance = _TOLERANCE * max(1.0, float(given.abs().max()))
-    if bool(((given - given.T).abs() > tolerance).any()):
-        worst = float((given - given.T).abs().max())
+    square = copied(name, matrix)
+    if square.ndim != 2 or square.shape[0] != square.shape[1] or not len(square):
+        raise InputError(f"{name} must be a square matrix, not of shape {tuple(square.shape)}")
+    tolerance = _TOLERANCE * max(1.0, float(square.abs().max()))
+    if bool(((square - square.T).abs() > tolerance).any()):
+        worst = float((square - square.T).abs().max())
         raise InputError(f"{name} must be symmetric; it differs from its transpose by {worst:.3g}")
-    values, vectors = torch.linalg.eigh((given + given.T) / 2)
+    values, vectors = torch.linalg.eigh((square + square.T) / 2)
     if bool((values < -tolerance).any()):
         raise InputError(f"the eigenvalues of {name} must be at least 0; the smallest is {float(values.min()):.9g}")
     return values.clamp(min=0), vectors

@@ -21,7 +21,7 @@ from drawahead.oracles.tokens import HIDDEN
 
 @final
 @dataclass(frozen=True, eq=False)
-class Part:
+class SeparatorPart:
     """A node of the separator tree, with what all samples have in common there. Indices are into `vertices`."""
 
     matrix: KasteleynMatrix
@@ -60,8 +60,8 @@ class Part:
         return self.matrix.slots(self.vertices, self.vertices)
 
     @cached_property
-    def children(self) -> list[Part]:
-        return [Part(self.matrix, child) for child in self.node.children]
+    def children(self) -> list[SeparatorPart]:
+        return [SeparatorPart(self.matrix, child) for child in self.node.children]
 
 
 @final
@@ -69,7 +69,7 @@ class Part:
 class Component:
     """What is left of a part in a batch of samples: a `Piece`."""
 
-    part: Part
+    part: SeparatorPart
     inverse: Array  # (samples, lines, columns) M of the vertices that are left; the others' entries mean nothing
     live: Array  # (samples, vertices)
 
@@ -107,7 +107,7 @@ class Component:
         drawn = np.where(own, tokens[:, :-1].numpy(), HIDDEN)
         return self.without(rows.numpy(), self.part.separator, drawn, self.part.children)
 
-    def without(self, rows: Array, vertices: Array, tokens: Array, parts: Sequence[Part]) -> Settled:
+    def without(self, rows: Array, vertices: Array, tokens: Array, parts: Sequence[SeparatorPart]) -> Settled:
         """What `parts` of these samples are left when `vertices` (m,) have the tokens (rows, m), or HIDDEN."""
         matrix, samples = self.part.matrix, np.arange(len(rows))[:, None]
         mate = np.where(tokens != HIDDEN, matrix.neighbour[vertices, tokens], -1)  # (rows, m)
@@ -123,7 +123,7 @@ class Component:
         shrunk = self._shrunk(rows, partner, live, parts)
         return Settled(torch.from_numpy(row), torch.from_numpy(position), torch.from_numpy(token), shrunk)
 
-    def _shrunk(self, rows: Array, partner: Array, live: Array, parts: Sequence[Part]) -> list[Component]:
+    def _shrunk(self, rows: Array, partner: Array, live: Array, parts: Sequence[SeparatorPart]) -> list[Component]:
         """One Schur complement: M' = M - M[:, D] M[D, D]^-1 M[D, :] for the deleted vertices D of each sample."""
         if not parts:
             return []
@@ -135,7 +135,7 @@ class Component:
         both = used & used.transpose(0, 2, 1)
         square = np.where(both, self.inverse[r, a[:, :, None], b[:, None, :]], np.eye(a.shape[1]))
         middle = np.linalg.inv(square)
-        found = []
+        pieces = []
         for part in parts:
             i, j = np.searchsorted(mine.lines, part.lines), np.searchsorted(mine.columns, part.columns)
             right = np.where(used, self.inverse[r, a[:, :, None], j], 0.0)
@@ -147,11 +147,11 @@ class Component:
                     raise InputError(UNEVEN)
             if part.all_slots.both:
                 inverse = (inverse - inverse.transpose(0, 2, 1)) / 2
-            found.append(Component(part, inverse, left_over))
-        return found
+            pieces.append(Component(part, inverse, left_over))
+        return pieces
 
 
-def _renew(part: Part, inverse: Array, live: Array) -> bool:
+def _renew(part: SeparatorPart, inverse: Array, live: Array) -> bool:
     """Work out M afresh, where updates have lost too many digits. False if that cannot be."""
     vertices = part.vertices[live]
     fresh = part.matrix.inverse(vertices)

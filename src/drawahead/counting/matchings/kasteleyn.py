@@ -243,19 +243,19 @@ def _residual(at: Array, value: Array, parts: list[Array]) -> Array:
     A row of K has the entries `value` (n, q) in the columns `at` (n, q).
     """
     n, q = at.shape
-    found = np.eye(n)
+    residual = np.eye(n)
     width = 1 + _STRIP // n
     for begin in range(0, n, width):
         strip = slice(begin, begin + width)
-        terms = [found[:, strip]]
+        terms = [residual[:, strip]]
         for k in range(q):
             for part in parts:
                 terms += _product(-value[:, k, None], part[at[:, k], strip])
         for _ in range(2):
             for i in range(1, len(terms)):
                 terms[i], terms[i - 1] = _sum(terms[i], terms[i - 1])
-        found[:, strip] = sum(terms)
-    return found
+        residual[:, strip] = sum(terms)
+    return residual
 
 
 def _sum(a: Array, b: Array) -> tuple[Array, Array]:

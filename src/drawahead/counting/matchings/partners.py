@@ -61,8 +61,8 @@ class Slots:
         slot = np.concatenate([np.arange(len(named)), used])[vertex.argsort(kind="stable")]
         count = np.bincount(vertex)
         first = np.minimum(count.cumsum() - count, len(slot) - 1)
-        found: Array = slot[first[:, None] + np.arange(count.max()) % np.maximum(count, 1)[:, None]]
-        return found
+        around: Array = slot[first[:, None] + np.arange(count.max()) % np.maximum(count, 1)[:, None]]
+        return around
 
 
 @final

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from drawahead.counting.matchings.components import Component, Part
+from drawahead.counting.matchings.components import Component, SeparatorPart
 from drawahead.counting.matchings.kasteleyn import KasteleynMatrix, graphs
 from drawahead.counting.matchings.partners import UNEVEN, Array, Partners
 from drawahead.counting.matchings.separators import Cut, Node, lattice_cut, planar_cut, separator_tree
@@ -56,10 +56,10 @@ class PlanarMatching(TokenOracle):
         self.matrix = KasteleynMatrix.of(self.graph)
         whole = np.arange(self.length)
         slots, live = self.matrix.slots(whole, whole), np.ones((1, self.length), dtype=bool)
-        found = self.matrix.inverse(whole)
-        if found is None:
+        fresh = self.matrix.inverse(whole)
+        if fresh is None:
             raise InputError(f"the graph has no perfect matching: {_shortage(self.graph)}")
-        self._inverse = found[None]
+        self._inverse = fresh[None]
         self._partners = Partners(slots, self._inverse, live, self._renewed)
         self.bytes_per_query = self._partners.bytes_per_query
 
@@ -120,8 +120,8 @@ class PlanarMatching(TokenOracle):
         return separator_tree(self.graph, self._cut(), LEAF, CUTS)
 
     @cached_property
-    def _root(self) -> Part:
-        return Part(self.matrix, self.separators)
+    def _root(self) -> SeparatorPart:
+        return SeparatorPart(self.matrix, self.separators)
 
     def pieces(self, tokens: Tensor) -> Settled:
         """The whole graph, less what `tokens` (rows, n) show; see `drawahead.oracles.separable`."""
@@ -136,13 +136,13 @@ class PlanarMatching(TokenOracle):
         return Settled(settled.row[new], settled.position[new], settled.token[new], settled.pieces)
 
     def _renewed(self, state: int, gone: Array) -> Array | None:
-        found = self.matrix.inverse(np.flatnonzero(~gone))
-        if found is None:
+        fresh = self.matrix.inverse(np.flatnonzero(~gone))
+        if fresh is None:
             return None
         inverse = np.zeros(self._inverse.shape[1:])
         whole, left = np.arange(self.length), np.flatnonzero(~gone)
         lines, columns = (np.searchsorted(of(whole), of(left)) for of in (self.matrix.lines, self.matrix.columns))
-        inverse[lines[:, None], columns] = found
+        inverse[lines[:, None], columns] = fresh
         return inverse
 
     def _cut(self) -> Cut:

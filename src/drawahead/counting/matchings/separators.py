@@ -54,9 +54,9 @@ def separator_tree(graph: networkx.Graph, cut: Cut, leaf: int, cuts: int) -> Nod
                     if len(component) <= leaf:
                         left.append(component)
                         continue
-                    found = cut(graph.subgraph(component))
-                    separator |= found
-                    left += graphs().connected_components(graph.subgraph(component - found))
+                    removed = cut(graph.subgraph(component))
+                    separator |= removed
+                    left += graphs().connected_components(graph.subgraph(component - removed))
             parts = left
         children = tuple(node(sorted(part)) for part in _gathered(parts, leaf))
         chosen = tuple(sorted(separator))

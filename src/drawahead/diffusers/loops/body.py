@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from drawahead.diffusers.loops.calls import Asking, Told
+from drawahead.diffusers.loops.calls import Asking, ModelCall
 from drawahead.diffusers.loops.constants import ByStep, Seen
-from drawahead.diffusers.loops.tape import Node, Ref, Split, Tape
+from drawahead.diffusers.loops.tape import Ref, Split, Tape, TapeNode
 from drawahead.errors import InputError
 
 aten = torch.ops.aten
@@ -58,7 +58,7 @@ class Operation:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Run:
+class TapeRun:
     """Operations and calls, as they follow each other, with their constants."""
 
     parts: list[Operation | Asking]
@@ -84,19 +84,19 @@ class Run:
 
 @final
 class Hearing:
-    """Steps of the same form, heard one after another."""
+    """TapeSteps of the same form, heard one after another."""
 
     def __init__(self, kind: str, tape: Tape) -> None:
         self.kind, self.tape = kind, tape
-        self._parts: list[list[Seen] | Told] = [
-            Told(node) if node.calls else [Seen() for _ in node.leaves] for node in tape.nodes
+        self._parts: list[list[Seen] | ModelCall] = [
+            ModelCall(node) if node.calls else [Seen() for _ in node.leaves] for node in tape.nodes
         ]
 
     def add(self, tape: Tape) -> None:
         if not self.tape.like(tape):
             raise InputError(f"the loop of {self.kind} does other things in a later step than in the first ones")
         for part, node in zip(self._parts, tape.nodes, strict=True):
-            if isinstance(part, Told):
+            if isinstance(part, ModelCall):
                 part.add(node)
             else:
                 for seen, leaf in zip(part, node.leaves, strict=True):
@@ -104,22 +104,22 @@ class Hearing:
 
     def repeat(self) -> None:
         for part in self._parts:
-            if isinstance(part, Told):
+            if isinstance(part, ModelCall):
                 raise InputError(f"the loop of {self.kind} asks a network about what its scheduler has led to")
             for seen in part:
                 seen.repeat()
 
-    def run(self, device: torch.device) -> Run:
+    def run(self, device: torch.device) -> TapeRun:
         parts = list[Operation | Asking]()
         for part, node in zip(self._parts, self.tape.nodes, strict=True):
-            if isinstance(part, Told):
+            if isinstance(part, ModelCall):
                 parts.append(part.asking(self.kind, device))
             else:
                 parts.append(self._operation(node, part, device))
         targets = [target for target in self.tape.targets if target is not None]
-        return Run(parts, targets)
+        return TapeRun(parts, targets)
 
-    def _operation(self, node: Node, seen: list[Seen], device: torch.device) -> Operation:
+    def _operation(self, node: TapeNode, seen: list[Seen], device: torch.device) -> Operation:
         leaves = [one.constant(device) for one in seen]
         for leaf, one in zip(leaves, seen, strict=True):
             if leaf is None and len(one.values) > 1:
@@ -133,7 +133,7 @@ class Hearing:
 
 
 @final
-class Steps:
+class TapeSteps:
     """All steps of a loop, heard one after another."""
 
     def __init__(self, kind: str, first: Tape, second: Split | None) -> None:

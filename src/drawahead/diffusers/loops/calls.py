@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from drawahead.diffusers.loops.constants import ByStep, Seen
-from drawahead.diffusers.loops.tape import Node
+from drawahead.diffusers.loops.tape import TapeNode
 from drawahead.errors import InputError
 
 _MOST = 4
@@ -39,15 +39,15 @@ class Asking:
 
 
 @final
-class Told:
+class ModelCall:
     """What a network is told, heard step by step."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: TapeNode) -> None:
         self.node = node
-        self._forms: list[tuple[Node, list[Seen]]] = []
+        self._forms: list[tuple[TapeNode, list[Seen]]] = []
         self._steps: list[tuple[int, int]] = []  # the form of a step, and which of its steps it is
 
-    def add(self, node: Node) -> None:
+    def add(self, node: TapeNode) -> None:
         form = next((i for i, (own, _) in enumerate(self._forms) if _same_form(own, node)), len(self._forms))
         if form == len(self._forms):
             self._forms.append((node, [Seen() for _ in node.leaves]))
@@ -93,11 +93,11 @@ class Told:
         return made
 
 
-def _same_form(one: Node, other: Node) -> bool:
+def _same_form(one: TapeNode, other: TapeNode) -> bool:
     return one.op is other.op and bool(one.spec == other.spec)
 
 
-def names_of(node: Node) -> list[str]:
+def names_of(node: TapeNode) -> list[str]:
     """The name of the argument that each leaf is in."""
     try:
         known = [*inspect.signature(type(node.op).forward).parameters][1:]

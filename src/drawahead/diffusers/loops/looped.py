@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from drawahead.diffusers.denoiser import Denoiser
-from drawahead.diffusers.loops.body import Run
+from drawahead.diffusers.loops.body import TapeRun
 from drawahead.diffusers.loops.calls import Arguments, Asking
-from drawahead.diffusers.loops.rows import Batched, Layout, likely_rows
+from drawahead.diffusers.loops.rows import Batched, RowLayout, likely_rows
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 
@@ -34,10 +34,10 @@ class Loop:
     """What every step of a loop does: `before` to the state that the step before led to, if anything, and `body`, the
     calls of networks in it as `calls` says. Its targets are the state and the output that the scheduler is given."""
 
-    body: Run
-    before: Run | None
+    body: TapeRun
+    before: TapeRun | None
     reshapes: bool  # whether `before` is for the first state, too
-    layout: Layout
+    layout: RowLayout
     calls: list[Batched]
     dtype: torch.dtype
     plain: bool = False
@@ -45,10 +45,10 @@ class Loop:
 
     @staticmethod
     def read(
-        body: Run,
-        before: Run | None,
+        body: TapeRun,
+        before: TapeRun | None,
         reshapes: bool,
-        layout: Layout,
+        layout: RowLayout,
         passes: Sequence[tuple[int, int]],
         dtype: torch.dtype,
         declared: Sequence[str],
@@ -93,7 +93,7 @@ class Loop:
         calls = [call.without_rows() for call in self.calls]
         left = iter(call.asking for call in calls)
         parts = [next(left) if isinstance(part, Asking) else part for part in self.body.parts]
-        return replace(self, calls=calls, body=Run(parts, self.body.targets))
+        return replace(self, calls=calls, body=TapeRun(parts, self.body.targets))
 
     def __call__(self, x: Tensor, k: Tensor, rows: dict[str, Tensor], ask: Ask = asked) -> tuple[Tensor, Tensor]:
         """The state and the output that the scheduler is given for states (m, ...) at steps (m,)."""

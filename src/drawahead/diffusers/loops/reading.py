@@ -18,7 +18,7 @@ from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.looped import Loop, Looped
 from drawahead.diffusers.loops.proof import difference, settle, states, steps_from_its_states
 from drawahead.diffusers.loops.rows import layouts
-from drawahead.diffusers.loops.watching import Watch
+from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.schedulers.reading import prepared
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.diffusers.schedulers.stochastic import advice
@@ -27,7 +27,7 @@ from drawahead.errors import InputError
 from drawahead.schedules import Given
 
 
-def read(watch: Watch, declared: Sequence[str]) -> tuple[GaussianChain, Loop]:
+def read(watch: LoopWatch, declared: Sequence[str]) -> tuple[GaussianChain, Loop]:
     """The chain that a loop is, or an InputError that says what stands against it."""
     try:
         with lent(watch.plain_scheduler) as scheduler:
@@ -49,7 +49,7 @@ def read(watch: Watch, declared: Sequence[str]) -> tuple[GaussianChain, Loop]:
     )
 
 
-def _loops(watch: Watch, declared: Sequence[str]) -> Iterator[Loop]:
+def _loops(watch: LoopWatch, declared: Sequence[str]) -> Iterator[Loop]:
     """What the loop may be, by how the rows of its states belong to images."""
     steps = watch.steps
     first = watch.moments[0]
@@ -82,7 +82,7 @@ def _looped(loop: Loop, recipe: Recipe) -> Looped:
     return Looped(loop, arithmetic, recipe.plan, device)
 
 
-def _chain(watch: Watch, loop: Loop, recipe: Recipe) -> GaussianChain:
+def _chain(watch: LoopWatch, loop: Loop, recipe: Recipe) -> GaussianChain:
     start = states(loop, watch.moments[0].state)
     return GaussianChain(
         _looped(loop.without_rows(), recipe),

@@ -20,7 +20,7 @@ _READ = torch.ops.aten._local_scalar_dense.default
 
 @final
 @dataclass(frozen=True, eq=False)
-class Entry:
+class Recorded:
     """An operation of torch, or a call of a network: what went in and what came out, flat."""
 
     op: Any
@@ -46,7 +46,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.entries: list[Entry] = []
+        self.entries: list[Recorded] = []
         self._live: dict[int, Any] | None = None  # what depends on the state, by identity
         self._past: dict[int, weakref.ref[Any]] = {}  # what depends on states of earlier steps
         self.fault = ""  # why what was done with the state cannot be followed
@@ -65,7 +65,7 @@ class Recorder(TorchDispatchMode):
         return id(value) in self._past and self._past[id(value)]() is value and not self.depends(value)
 
     def note(self, op: Any, leaves: list[Any], spec: Any, results: list[Any]) -> None:
-        entry = Entry(op, leaves, spec, results)
+        entry = Recorded(op, leaves, spec, results)
         if self._live is not None:
             past = any(map(self._is_past, leaves))
             if not any(map(self.depends, leaves)):
@@ -78,7 +78,7 @@ class Recorder(TorchDispatchMode):
             self._live |= {id(value): value for value in results if isinstance(value, Tensor)}
         self.entries.append(entry)
 
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: Recorded) -> None:
         if entry.op is _READ:
             self.read()
         if not all(map(self.depends, entry.writes)):

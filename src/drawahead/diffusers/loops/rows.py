@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from drawahead.diffusers.loops.body import Run
+from drawahead.diffusers.loops.body import TapeRun
 from drawahead.diffusers.loops.calls import Arguments, Asking
 from drawahead.diffusers.loops.comparing import close, rounding
 from drawahead.diffusers.loops.constants import ByStep
@@ -22,7 +22,7 @@ Key = tuple[int, int, int]
 
 @final
 @dataclass(frozen=True, eq=False)
-class Layout:
+class RowLayout:
     """Rows (copies, images, frames, ...) of a state, in that order."""
 
     copies: int
@@ -161,21 +161,21 @@ def _where(chosen: Tensor, one: Any, other: Any) -> Any:
 
 
 def layouts(
-    run: Run, before: Run | None, state: Tensor, answers: Sequence[Sequence[Any]]
-) -> Iterator[tuple[Layout, list[tuple[int, int]]]]:
+    run: TapeRun, before: TapeRun | None, state: Tensor, answers: Sequence[Sequence[Any]]
+) -> Iterator[tuple[RowLayout, list[tuple[int, int]]]]:
     """How the rows of a state may belong to images, and how many passes and frames each call then has: seen by changing
     the state of one image and looking which rows of what networks are given change."""
     rows = len(state)
     for images in [number for number in range(rows, 0, -1) if rows % number == 0]:
         for copies, frames in dict.fromkeys([(rows // images, 1), (1, rows // images)]):
-            layout = Layout(copies, images, frames)
+            layout = RowLayout(copies, images, frames)
             passes = _passes(run, before, state, answers, layout)
             if passes is not None:
                 yield layout, passes
 
 
 def _passes(
-    run: Run, before: Run | None, state: Tensor, answers: Sequence[Sequence[Any]], layout: Layout
+    run: TapeRun, before: TapeRun | None, state: Tensor, answers: Sequence[Sequence[Any]], layout: RowLayout
 ) -> list[tuple[int, int]] | None:
     changes = torch.randn(state.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(state)
     wide = changes.unflatten(0, (layout.copies, layout.images, layout.frames))
@@ -197,7 +197,7 @@ def _passes(
     return None if None in found else [one for one in found if one is not None]
 
 
-def _of_call(leaves: list[Tensor], layout: Layout) -> tuple[int, int] | None:
+def _of_call(leaves: list[Tensor], layout: RowLayout) -> tuple[int, int] | None:
     """How many passes and frames a call has; None if its rows do not belong to images so."""
     for leaf in leaves:
         if not leaf.is_floating_point() or leaf.dim() < 2:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from drawahead.diffusers.loops.recording import Entry
+from drawahead.diffusers.loops.recording import Recorded
 from drawahead.errors import InputError
 
 
@@ -22,7 +22,7 @@ class Ref:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Node:
+class TapeNode:
     """An operation of torch, or a call of a network (`op` is the network)."""
 
     op: Any
@@ -38,7 +38,7 @@ class Node:
     def refs(self) -> list[int]:
         return [leaf.number for leaf in self.leaves if isinstance(leaf, Ref)]
 
-    def like(self, other: Node) -> bool:
+    def like(self, other: TapeNode) -> bool:
         """Whether it does the same to values of the same numbers; networks may be others, or told other things."""
         same = (self.calls and other.calls) or (
             self.op is other.op
@@ -56,9 +56,9 @@ def _kind(leaf: Any) -> object:
 class Tape:
     """What is done with `root` on the way to `targets`, in order. `values` are the tensors that were, by number."""
 
-    def __init__(self, entries: Sequence[Entry], root: Tensor, targets: Sequence[Tensor]) -> None:
+    def __init__(self, entries: Sequence[Recorded], root: Tensor, targets: Sequence[Tensor]) -> None:
         self.values: list[Tensor] = [root]
-        numbers, nodes = {id(root): 0}, list[tuple[Node, bool]]()
+        numbers, nodes = {id(root): 0}, list[tuple[TapeNode, bool]]()
         for entry in entries:
             if not any(id(leaf) in numbers for leaf in entry.leaves):
                 continue
@@ -69,14 +69,14 @@ class Tape:
                 if isinstance(value, Tensor):
                     numbers[id(value)] = len(self.values)
                     self.values.append(value)
-            nodes.append((Node(entry.op, leaves, entry.spec, results), bool(entry.writes)))
+            nodes.append((TapeNode(entry.op, leaves, entry.spec, results), bool(entry.writes)))
         self.targets = [numbers.get(id(target)) for target in targets]
         self.nodes = self._needed(nodes)
 
-    def _needed(self, nodes: list[tuple[Node, bool]]) -> list[Node]:
+    def _needed(self, nodes: list[tuple[TapeNode, bool]]) -> list[TapeNode]:
         """Without what leads nowhere, and numbered anew."""
         needed = {target for target in self.targets if target is not None}
-        left = list[Node]()
+        left = list[TapeNode]()
         for node, writes in reversed(nodes):
             if writes or needed & set(node.results):
                 needed |= set(node.refs)
@@ -87,7 +87,7 @@ class Tape:
         self.values = [self.values[old] for old in order]
         self.targets = [None if target is None else new[target] for target in self.targets]
         return [
-            Node(
+            TapeNode(
                 node.op,
                 [Ref(new[leaf.number]) if isinstance(leaf, Ref) else leaf for leaf in node.leaves],
                 node.spec,
@@ -125,7 +125,7 @@ class Split:
     body: Tape
 
 
-def split(entries: Sequence[Entry], state: Tensor, targets: Sequence[Tensor], cut: int) -> Split:
+def split(entries: Sequence[Recorded], state: Tensor, targets: Sequence[Tensor], cut: int) -> Split:
     """A later step, with the body beginning at value number `cut`."""
     whole = Tape(entries, state, targets)
     if not cut:
@@ -135,7 +135,7 @@ def split(entries: Sequence[Entry], state: Tensor, targets: Sequence[Tensor], cu
     return Split(Tape(entries, state, [root]), body)
 
 
-def common(kind: str, first: Sequence[Entry], ends: Sequence[Tensor], later: Tape, entries: Sequence[Entry],
+def common(kind: str, first: Sequence[Recorded], ends: Sequence[Tensor], later: Tape, entries: Sequence[Recorded],
            targets: Sequence[Tensor]) -> tuple[int, Tape]:  # fmt: skip
     """Where the body of a loop begins in a later step, and the body of the first step, whose state is not yet known: it
     is what the scheduler was given (`ends[0]`), or what that was made from."""
@@ -153,7 +153,7 @@ def common(kind: str, first: Sequence[Entry], ends: Sequence[Tensor], later: Tap
     )
 
 
-def _origins(entries: Sequence[Entry], value: Tensor) -> list[Tensor]:
+def _origins(entries: Sequence[Recorded], value: Tensor) -> list[Tensor]:
     """A tensor, and those that it was made from, latest first."""
     found, seen = [value], {id(value)}
     for entry in reversed(entries):

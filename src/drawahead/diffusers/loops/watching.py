@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from drawahead.diffusers.loops.body import Steps
+from drawahead.diffusers.loops.body import TapeSteps
 from drawahead.diffusers.loops.comparing import close, equal
 from drawahead.diffusers.loops.recording import Recorder, paused
 from drawahead.diffusers.loops.tape import Split, Tape, common, split
@@ -64,7 +64,7 @@ class Moment:
         ]
 
 
-class Watch:
+class LoopWatch:
     """A pipeline under watch; at the last step of its loop `draw` gives the final states."""
 
     def __init__(self, pipe: Any, draw: Callable[[], Tensor], scheduler: Any = None, number: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Watch:
         self.drawing = False  # set once its loop was read
         self.options: dict[str, Any] = {}
         self.moments: list[Moment] = []
-        self._steps: Steps | None = None
+        self._steps: TapeSteps | None = None
         self._cut = 0
         self._start: tuple[list[Any], list[Tensor], Tensor, Tensor] | None = None
         self._exact: Any = None  # the scheduler, in float64, doing its own work
@@ -105,14 +105,14 @@ class Watch:
             return running(*arguments, **named)
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> TapeSteps:
         """What all steps do."""
         if self._steps is None:  # there is but one
             assert self._start is not None
             entries, targets, noise, after = self._start
             tape = Tape(entries, targets[0], targets)
             self._check_depends(tape)
-            self._steps = Steps(self.kind, tape, None)
+            self._steps = TapeSteps(self.kind, tape, None)
             self.moments = [Moment(0, targets[0], tape, noise, after)]
         return self._steps
 
@@ -218,7 +218,7 @@ class Watch:
             self._check_depends(whole)
             self._cut, body = common(self.kind, *self._start[:2], whole, entries, targets)
             step = split(entries, state, targets, self._cut)
-            self._steps = Steps(self.kind, body, step)
+            self._steps = TapeSteps(self.kind, body, step)
             self.moments = [Moment(0, body.values[0], body, *self._start[2:])]
             self._start = None
         else:

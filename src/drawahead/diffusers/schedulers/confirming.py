@@ -10,9 +10,8 @@ from torch import Tensor
 
 from drawahead.diffusers.arguments import Told
 from drawahead.diffusers.denoiser import Denoiser, Guidance
-from drawahead.diffusers.schedulers.levels import levels_of, scales_of
 from drawahead.diffusers.schedulers.recipe import Recipe, state_after
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64, levels_of, scales_of
 
 _ENTRIES = (1, 8, 8)
 _SIZES = (1.0, 0.1, 37.0)  # of the numbers, in turn: limits hold some of them and not others

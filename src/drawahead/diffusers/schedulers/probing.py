@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from drawahead.diffusers.schedulers.levels import levels_of, scales_of
 from drawahead.diffusers.schedulers.recipe import Conversion, Recipe, check_signal
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64, levels_of, scales_of
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 
@@ -61,10 +60,10 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
     large_before: Tensor | None = None
     for k, (trial, check) in enumerate(zip(trials, checks, strict=True)):
         data, large = skip[k] * trial.x + out[k] * trial.output, skip[k] * check.x + out[k] * check.output
-        found = _solved(trial, data, before)
-        if found is None or not _explains(found, check, large, large_before):
+        solution = _solved(trial, data, before)
+        if solution is None or not _explains(solution, check, large, large_before):
             raise InputError(_complaint(ready, k, int(first)))
-        a, b, c, noises = found
+        a, b, c, noises = solution
         rows.append((a, b, c, float(torch.tensor(noises, dtype=torch.float64).norm()) if noises else 0.0))
         before, large_before = data, large
     a, b, c, s = torch.tensor(rows, dtype=torch.float64).T.contiguous()
@@ -121,20 +120,20 @@ def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Tri
 
 def _data(scheduler: Any, answer: Any) -> Tensor | None:
     """What a step has taken for a prediction of the data, where it tells, or at least what it will look back at."""
-    kept = getattr(scheduler, "model_outputs", None)
-    told = kept[-1] if kept else getattr(answer, "pred_original_sample", None)
-    if told is None and isinstance(answer, tuple) and len(answer) > 1:
-        told = answer[1]
-    return told if isinstance(told, Tensor) and told.shape == _ENTRIES else None
+    outputs = getattr(scheduler, "model_outputs", None)
+    prediction = outputs[-1] if outputs else getattr(answer, "pred_original_sample", None)
+    if prediction is None and isinstance(answer, tuple) and len(answer) > 1:
+        prediction = answer[1]
+    return prediction if isinstance(prediction, Tensor) and prediction.shape == _ENTRIES else None
 
 
 def _solved(trial: _Trial, data: Tensor, before: Tensor | None) -> tuple[float, float, float, list[float]] | None:
     columns = [trial.x, data, *([] if before is None else [before]), *trial.noises]
-    found = _least_squares(columns, trial.after)
-    if found is None:
+    solution = _least_squares(columns, trial.after)
+    if solution is None:
         return None
-    c = 0.0 if before is None else found[2]
-    return found[0], found[1], c, found[2 if before is None else 3 :]
+    c = 0.0 if before is None else solution[2]
+    return solution[0], solution[1], c, solution[2 if before is None else 3 :]
 
 
 def _least_squares(columns: list[Tensor], goal: Tensor) -> list[float] | None:
@@ -151,9 +150,9 @@ def _least_squares(columns: list[Tensor], goal: Tensor) -> list[float] | None:
 
 
 def _explains(
-    found: tuple[float, float, float, list[float]], check: _Trial, data: Tensor, before: Tensor | None
+    solution: tuple[float, float, float, list[float]], check: _Trial, data: Tensor, before: Tensor | None
 ) -> bool:
-    a, b, c, noises = found
+    a, b, c, noises = solution
     if len(noises) != len(check.noises):
         return False
     expected = a * check.x + b * data + (0.0 if before is None else c * before)
@@ -163,9 +162,9 @@ def _explains(
 
 def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:
     """What the scheduler itself takes for the data where it tells it, and else what its config says."""
-    told = [None if t.data is None else _least_squares([t.x, t.output], t.data) for t in trials]
-    if all(found is not None and found[1] for found in told):
-        skip, out = torch.tensor(told, dtype=torch.float64).T.contiguous()
+    prediction = [None if t.data is None else _least_squares([t.x, t.output], t.data) for t in trials]
+    if all(solution is not None and solution[1] for solution in prediction):
+        skip, out = torch.tensor(prediction, dtype=torch.float64).T.contiguous()
         return Conversion(scale, skip, out)
     signal, noise = levels[0][:-1], levels[1][:-1]
     kind = getattr(scheduler.config, "prediction_type", None)

@@ -34,7 +34,7 @@ def workers_named(name: str | None, address: str | None, gpus: float | None) -> 
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class WorkersPlan:
     """What a job is given to draw from, and how unless something else is asked for."""
 
     target: Chain | Callable[[], Any]
@@ -45,7 +45,7 @@ class Plan:
     setup_seconds: float = 0.0
 
 
-def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: int | None = None) -> Plan:
+def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: int | None = None) -> WorkersPlan:
     """The plan for so many samples of what is called `target`. With workers a model of the user's own is built by them
     alone."""
     if workers is None:
@@ -53,7 +53,7 @@ def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: 
         subject = replace(subject.of(num or subject.num), num=num or subject.num)
         return _planned(subject.chain, subject)
     if is_own(target):
-        return Plan(functools.partial(_made, _placed(target), asked, num), asked.given, num or Plan.num)
+        return WorkersPlan(functools.partial(_made, _placed(target), asked, num), asked.given, num or WorkersPlan.num)
     here = there = asked
     entry = entry_of(target)
     if entry is not None and entry.kind == "network":  # this machine need not have what the workers have
@@ -68,8 +68,8 @@ def planned(target: str, asked: TargetOptions, workers: RayWorkers | None, num: 
     return _planned(make, subject)
 
 
-def _planned(target: Chain | Callable[[], Any], subject: Subject) -> Plan:
-    return Plan(target, subject.options, subject.num, subject.sampler, subject.remark, subject.setup_seconds)
+def _planned(target: Chain | Callable[[], Any], subject: Subject) -> WorkersPlan:
+    return WorkersPlan(target, subject.options, subject.num, subject.sampler, subject.remark, subject.setup_seconds)
 
 
 def _made(target: str, asked: TargetOptions, num: int | None) -> Chain:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 from drawahead.errors import AnswerError, InputError
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.validate import short, whole
+from drawahead.values import dataclass
 
 
 class FirstGuess:

@@ -31,7 +31,7 @@ class LeftToRight(TokenOracle):
         self.model, self.length, self.guess = model, length, guess
         self.shortest = shortest  # of the prompts
         self.vocab_size, self.device = model.vocab_size, model.device
-        self.given: dict[str, Tensor] = {}
+        self.condition: dict[str, Tensor] = {}
         self.prompt: Tensor | None = None
 
     def view(self) -> View | None:
@@ -41,10 +41,10 @@ class LeftToRight(TokenOracle):
         return {name: getattr(self, name) for name in ("model", "length", "guess", "shortest")}
 
     def conditioned(self, **rows: Tensor) -> LeftToRight:
-        told = LeftToRight(self.model, self.length, self.guess, self.shortest)
-        told.prompt = rows.pop("prompt")
-        told.given = rows
-        return told
+        same = LeftToRight(self.model, self.length, self.guess, self.shortest)
+        same.prompt = rows.pop("prompt")
+        same.condition = rows
+        return same
 
     @property
     def _told(self) -> Tensor:
@@ -61,14 +61,14 @@ class LeftToRight(TokenOracle):
         self, tokens: Tensor, rank: Tensor, prefix: Tensor, position: Tensor, last_only: bool = True
     ) -> Tensor:
         first, begins = self.shortest - 1, self._begins
-        answers = self.model.rows(self._behind_prompt(tokens), first, **self.given)
+        answers = self.model.rows(self._behind_prompt(tokens), first, **self.condition)
         at = begins[:, None] + self._source(prefix, position) - 1 - first
         return self._guessed(_at(answers, at), tokens, _rows_of(prefix), prefix, position)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         at = self._begins[row] + self._source(prefix, position) - 1
         first, last = int(at.min()), int(at.max())  # no more than is asked about is read
-        answers = self.model.rows(self._behind_prompt(tokens)[:, : last + 1], first, **self.given)
+        answers = self.model.rows(self._behind_prompt(tokens)[:, : last + 1], first, **self.condition)
         return self._guessed(answers[row, at - first], tokens, row, prefix, position)
 
     def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
@@ -79,7 +79,7 @@ class LeftToRight(TokenOracle):
         if not cache:
             return {}
         position = torch.arange(width, device=prompt.device).expand_as(prompt)
-        answers = self.model.extend(cache, prompt.clamp(min=0), position, **self.given)
+        answers = self.model.extend(cache, prompt.clamp(min=0), position, **self.condition)
         kept = cache | {_BEGINNING: answers[torch.arange(rows, device=prompt.device), begins - 1]}
         if self.guess.looks_back:
             shape = rows, self.length + 1, self.vocab_size
@@ -94,7 +94,7 @@ class LeftToRight(TokenOracle):
     ) -> Tensor:
         last = step.clamp(max=self.length - 1)  # padding enters a path's last token once more
         cache = {name: table for name, table in kept.items() if name not in (_ANSWERS, _BEGINNING, _TOKENS)}
-        new = self.model.extend(cache, token, self._begins[:, None] + last, **self.given)
+        new = self.model.extend(cache, token, self._begins[:, None] + last, **self.condition)
         answers = torch.cat([kept[_BEGINNING][:, None], new], dim=1)  # of the steps from step[:, 0] on
         rows = _at(answers, (prefix - step[:, :1]).clamp(min=0))
         if self.guess.looks_back:

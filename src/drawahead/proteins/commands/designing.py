@@ -15,7 +15,7 @@ from drawahead.jobs import RayWorkers, files
 from drawahead.proteins import design as tool
 from drawahead.proteins.design import scoring
 from drawahead.proteins.design.folder import LAYOUT
-from drawahead.proteins.design.job import Standing
+from drawahead.proteins.design.job import DesignProgress
 from drawahead.proteins.design.page import page
 from drawahead.proteins.design.tables import is_file
 from drawahead.show.progress import bar, visible
@@ -50,7 +50,7 @@ def draw(
     try:
         with warnings_told(), bar() as show:
 
-            def watch(standing: Standing) -> None:
+            def watch(standing: DesignProgress) -> None:
                 if not quiet:
                     show(standing.share, standing.parts())
 
@@ -121,7 +121,7 @@ def _what_is_kept(out: Path) -> str:
     return f"{counted(kept, 'structure')} {are} kept in {out}; go on with: {command}"
 
 
-def _to_dict(job: tool.Job) -> dict[str, Any]:
+def _to_dict(job: tool.DesignJob) -> dict[str, Any]:
     return {
         "folder": str(job.folder),
         "structures": {

@@ -32,7 +32,7 @@ OnRound = Callable[[Report], None] | None
 
 @final
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnBatch:
     """The sequences of one structure: at each temperature, one after the other."""
 
     problem: Problem
@@ -68,7 +68,7 @@ def shared(
 
 def draw(
     problems: Sequence[Problem], asked: Options, batch: int | None = None, on_round: OnRound = None
-) -> list[Drawn]:
+) -> list[DrawnBatch]:
     """All sequences of these structures. What does not fit into memory is drawn in halves: first fewer sequences at a
     time, then fewer structures. A sequence is the same either way."""
     live = batch or _LIVE
@@ -88,7 +88,7 @@ def draw(
             return draw(problems[:half], asked, live, on_round) + draw(problems[half:], asked, live, on_round)
 
 
-def _drawn(problems: Sequence[Problem], asked: Options, live: int, on_round: OnRound) -> list[Drawn]:
+def _drawn(problems: Sequence[Problem], asked: Options, live: int, on_round: OnRound) -> list[DrawnBatch]:
     heats = torch.tensor(asked.temperature, dtype=torch.float64).repeat_interleave(asked.num)
     numbers = [
         torch.cat([sample_numbers(each.name, heat, asked.num) for heat in asked.temperature]) for each in problems
@@ -117,9 +117,9 @@ def _drawn(problems: Sequence[Problem], asked: Options, live: int, on_round: OnR
     return [_scored(each, result, row * m, numbers[row], heats) for row, each in enumerate(problems)]
 
 
-def _scored(problem: Problem, result: Result, first: int, numbers: Tensor, heats: Tensor) -> Drawn:
+def _scored(problem: Problem, result: Result, first: int, numbers: Tensor, heats: Tensor) -> DrawnBatch:
     mpnn, m = problem.mpnn, len(numbers)
     own = Result(result.samples[first : first + m, : mpnn.length], torch.arange(m), result.report)
     designs = mpnn.designs(problem.chain(numbers, heats), own)
     rounds = result.report.sample_rounds[first : first + m]
-    return Drawn(problem, designs, tuple(heats.tolist()), tuple(rounds))
+    return DrawnBatch(problem, designs, tuple(heats.tolist()), tuple(rounds))

@@ -13,11 +13,11 @@ from drawahead.chains.base import Tally
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
-from drawahead.proteins.design.batches import Drawn, OnRound, draw
+from drawahead.proteins.design.batches import DrawnBatch, OnRound, draw
 from drawahead.proteins.design.folder import Designed, Native, Part, spelled
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import Problem, build
-from drawahead.proteins.design.tables import Tables
+from drawahead.proteins.design.tables import ChoiceTables
 from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.scores import scored
 from drawahead.proteins.structures.files import Backbone
@@ -29,7 +29,7 @@ _TOGETHER = 256  # orders that are scored at a time: their log-probabilities are
 
 @final
 @dataclass(frozen=True)
-class Group:
+class StructureGroup:
     """Structures that are drawn together."""
 
     structures: Mapping[str, Backbone]
@@ -54,7 +54,7 @@ class Designer:
     """Designs groups of structures. Whatever fails is named, and the rest of its group is done."""
 
     asked: Options
-    tables: Tables
+    tables: ChoiceTables
     weights: Weights
     device: torch.device
     batch: int | None
@@ -66,7 +66,7 @@ class Designer:
         """With the weights on the device."""
         return replace(self, weights=self.weights.to(getattr(torch, self.asked.dtype), self.device))
 
-    def together(self, group: Group, on_round: OnRound = None) -> Outcome:
+    def together(self, group: StructureGroup, on_round: OnRound = None) -> Outcome:
         """All sequences of a group's structures."""
         found, problems = Outcome(), list[Problem]()
 
@@ -88,7 +88,7 @@ class Designer:
             found.parts[name] = part_of(drawn, group.sums[name], self.asked, self.model)
         return found
 
-    def _drawn(self, problems: Sequence[Problem], failed: dict[str, str], on_round: OnRound) -> list[Drawn]:
+    def _drawn(self, problems: Sequence[Problem], failed: dict[str, str], on_round: OnRound) -> list[DrawnBatch]:
         """All sequences of these; where one structure fails, the others are drawn without it."""
         if not problems:
             return []
@@ -114,7 +114,7 @@ class DesignWorker:
         self._designer = make().there()
         return True
 
-    def evaluate(self, group: Group) -> tuple[Outcome, str]:
+    def evaluate(self, group: StructureGroup) -> tuple[Outcome, str]:
         """Design a group. -> what came of it, and nothing to remark."""
         if self._designer is None:
             raise InputError("the worker has no model yet: build it first")
@@ -141,7 +141,7 @@ def native_scores(problem: Problem, seed: int, orders: int = 1) -> Tensor:
     return torch.cat(found, 1)
 
 
-def part_of(drawn: Drawn, sha256: str, asked: Options, model: str) -> Part:
+def part_of(drawn: DrawnBatch, sha256: str, asked: Options, model: str) -> Part:
     """The structure's own sequence and those drawn for it, as its file and the table have them."""
     problem, designs, structure = drawn.problem, drawn.designs, drawn.problem.mpnn.structure
     score, global_score = native_scores(problem, asked.seed)[:, 0].tolist()

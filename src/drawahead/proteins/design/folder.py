@@ -11,7 +11,7 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -22,6 +22,7 @@ from drawahead.jobs import files
 from drawahead.jobs.store import SEAL, Layout, Store, check_seal, read_json, sealed_json
 from drawahead.proteins.structures.files import Backbone
 from drawahead.validate import short
+from drawahead.values import dataclass
 from drawahead.words import cell, printable
 
 TABLE, PAGE, SEQUENCES = "designs.csv", "report.html", "seqs"

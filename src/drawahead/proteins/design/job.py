@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, final
 
@@ -15,7 +15,7 @@ from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import files
 from drawahead.proteins.design import sources
 from drawahead.proteins.design.batches import WORKER_BYTES, shared
-from drawahead.proteins.design.designer import Designer, DesignWorker, Group, Outcome
+from drawahead.proteins.design.designer import Designer, DesignWorker, Outcome, StructureGroup
 from drawahead.proteins.design.folder import Folder, Part, begun
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.tables import read_tables
@@ -24,11 +24,12 @@ from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
 from drawahead.show.progress import clock
 from drawahead.validate import as_device
+from drawahead.values import dataclass
 
 
 @final
 @dataclass
-class Standing:
+class DesignProgress:
     """How far a job has come."""
 
     structures: int
@@ -57,19 +58,19 @@ class Standing:
         return self.done / self.structures if self.structures else 0.0
 
 
-Watch = Callable[[Standing], None]
+Watch = Callable[[DesignProgress], None]
 
 
 @final
 @dataclass(frozen=True)
-class Job:
+class DesignJob:
     """What a job has done."""
 
     folder: Path
     parts: dict[str, Part]
     failed: dict[str, str]
     """What is wrong with structures that could not be designed."""
-    standing: Standing = field(repr=False)
+    standing: DesignProgress = field(repr=False)
 
 
 def run(
@@ -83,7 +84,7 @@ def run(
     workers: RayWorkers | None = None,
     watch: Watch | None = None,
     on_fail: Callable[[str, str], None] | None = None,
-) -> Job:
+) -> DesignJob:
     """Design all structures of these files and folders, and write what comes of it into `folder`.
 
     batch: the most sequences that are drawn at a time. workers: of a Ray cluster, which each hold the model and design
@@ -109,7 +110,7 @@ def run(
         work = _Work(opened, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
         parts = work.all(found, wrong)
         opened.write_table(parts, asked.seed)
-    return Job(home, parts, work.failed, work.standing)
+    return DesignJob(home, parts, work.failed, work.standing)
 
 
 @final
@@ -121,7 +122,7 @@ class _Work:
     watch: Watch | None
     on_fail: Callable[[str, str], None] | None
     failed: dict[str, str] = field(default_factory=dict)
-    standing: Standing = field(default_factory=lambda: Standing(0, 0))
+    standing: DesignProgress = field(default_factory=lambda: DesignProgress(0, 0))
 
     def all(self, found: Mapping[str, Path], wrong: Mapping[str, str]) -> dict[str, Part]:
         """What is finished of every structure, in their order, after drawing what was not."""
@@ -148,7 +149,7 @@ class _Work:
         began = time.perf_counter()
         most = WORKER_BYTES if self.workers else None
         groups = [
-            Group({name: waiting[name] for name in names}, {name: sums[name] for name in names})
+            StructureGroup({name: waiting[name] for name in names}, {name: sums[name] for name in names})
             for names in shared(waiting, weights.neighbours, self.designer.device, most)
         ]
         for outcome in self._outcomes(groups):
@@ -161,7 +162,7 @@ class _Work:
                 self._tell(1, each)
         return {name: parts[name] for name in found if name in parts}
 
-    def _outcomes(self, groups: Sequence[Group]) -> Iterator[Outcome]:
+    def _outcomes(self, groups: Sequence[StructureGroup]) -> Iterator[Outcome]:
         """As they come."""
         if self.workers is None:
             designer = self.designer.there()

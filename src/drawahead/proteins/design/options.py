@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, final
 
 from drawahead.errors import InputError
 from drawahead.validate import number, numbers, short, whole
+from drawahead.values import dataclass
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 

@@ -12,7 +12,7 @@ import torch
 from drawahead.errors import InputError
 from drawahead.proteins.design import figures, sources
 from drawahead.proteins.design.folder import Part
-from drawahead.proteins.design.job import Job, settings
+from drawahead.proteins.design.job import DesignJob, settings
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import build, sample_numbers
 from drawahead.proteins.design.tables import read_tables
@@ -30,7 +30,7 @@ _LOGOS = 12  # structures whose logo is shown: a page with more would be slow
 _LONGEST = 600  # places of a logo
 
 
-def page(job: Job, *, with_film: bool = True) -> str:
+def page(job: DesignJob, *, with_film: bool = True) -> str:
     """The page; the film draws one sequence again, which takes a few passes."""
     asked, _ = settings(job.folder)
     parts = job.parts
@@ -97,7 +97,7 @@ def _about(asked: Options) -> dict[str, object]:
     return {"model": asked.model, **given, "page made with": versions}
 
 
-def _film(job: Job, asked: Options) -> Film | None:
+def _film(job: DesignJob, asked: Options) -> Film | None:
     """How the first sequence of the first structure came about; it is drawn again, on the CPU."""
     name, heat = next(iter(job.parts)), asked.temperature[0]
     found, _ = sources.find([Path(path) for path in settings(job.folder)[1]])

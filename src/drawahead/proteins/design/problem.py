@@ -14,7 +14,7 @@ from drawahead.errors import InputError
 from drawahead.proteins.choices import ALPHABET, biases
 from drawahead.proteins.design import tables as jsonl
 from drawahead.proteins.design.options import Options, names, pairs
-from drawahead.proteins.design.tables import Tables, is_file
+from drawahead.proteins.design.tables import ChoiceTables, is_file
 from drawahead.proteins.mpnn.model import Profile, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import Backbone
 from drawahead.proteins.ties import symmetric
@@ -46,7 +46,9 @@ def sample_numbers(name: str, temperature: float, num: int) -> Tensor:
     return (int.from_bytes(digest[:4], "big") >> 1 << 32) + torch.arange(num)
 
 
-def build(name: str, structure: Backbone, weights: Weights, asked: Options, tables: Tables, device: Any) -> Problem:
+def build(
+    name: str, structure: Backbone, weights: Weights, asked: Options, tables: ChoiceTables, device: Any
+) -> Problem:
     """The problem of one structure."""
     designed, fixed = _chains(name, structure, asked, tables)
     structure = structure.only([*designed, *fixed])
@@ -76,7 +78,9 @@ def build(name: str, structure: Backbone, weights: Weights, asked: Options, tabl
     return Problem(name, mpnn, known, designed, fixed)
 
 
-def _chains(name: str, structure: Backbone, asked: Options, tables: Tables) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chains(
+    name: str, structure: Backbone, asked: Options, tables: ChoiceTables
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Chains that are designed and those that are kept, each sorted."""
     if tables.chains is not None:
         entry = tables.of("chains", name)
@@ -96,14 +100,14 @@ def _chains(name: str, structure: Backbone, asked: Options, tables: Tables) -> t
     return tuple(sorted(designed)), tuple(sorted(fixed))
 
 
-def _omit(name: str, structure: Backbone, asked: Options, tables: Tables) -> dict[int | str, str]:
+def _omit(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> dict[int | str, str]:
     omit: dict[int | str, str] = {"*": asked.omit}
     if tables.omit_at is not None:
         return omit | jsonl.omitted_letters(structure, tables.of("omit_at", name))
     return omit | dict(pairs("--omit-at", asked.omit_at))
 
 
-def _bias(name: str, structure: Backbone, asked: Options, tables: Tables) -> Tensor:
+def _bias(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> Tensor:
     if tables.bias is not None:
         given: Any = {letter: value for letter, value in tables.bias.items() if letter in ALPHABET}
     else:
@@ -114,7 +118,7 @@ def _bias(name: str, structure: Backbone, asked: Options, tables: Tables) -> Ten
     return bias
 
 
-def _tied(name: str, structure: Backbone, asked: Options, tables: Tables) -> list[Any]:
+def _tied(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> list[Any]:
     tied: list[Any] = []
     if tables.tied is not None:
         tied += jsonl.tied_groups(structure, tables.of("tied", name))
@@ -132,7 +136,7 @@ def _tied(name: str, structure: Backbone, asked: Options, tables: Tables) -> lis
     return tied
 
 
-def _profile(name: str, structure: Backbone, asked: Options, tables: Tables) -> Profile | None:
+def _profile(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> Profile | None:
     if tables.pssm is None:
         return None
     entry = {chain: given for chain, given in jsonl.by_chain("pssm", tables.of("pssm", name)) if given}

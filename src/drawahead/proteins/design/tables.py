@@ -24,7 +24,7 @@ _OPTIONS = ("chains", "fixed", "tied", "omit_at", "bias", "bias_file", "pssm")
 
 @final
 @dataclass(frozen=True)
-class Tables:
+class ChoiceTables:
     """What the files say, by the name of the structure; None where an option names no file."""
 
     chains: dict[str, Any] | None = None
@@ -44,16 +44,16 @@ class Tables:
         return table[name]
 
 
-def read_tables(asked: Options) -> tuple[Tables, dict[str, str]]:
+def read_tables(asked: Options) -> tuple[ChoiceTables, dict[str, str]]:
     """The files that are named, and their checksums."""
-    assert {field.name for field in fields(Tables)} == set(_OPTIONS)
+    assert {field.name for field in fields(ChoiceTables)} == set(_OPTIONS)
     read: dict[str, dict[str, Any]] = {}
     sums: dict[str, str] = {}
     for option in _OPTIONS:
         value = getattr(asked, option)
         if is_file(value) or (option in ("bias_file", "pssm") and value):
             read[option], sums[option] = _read(option, Path(value))
-    return Tables(**read), sums
+    return ChoiceTables(**read), sums
 
 
 def is_file(value: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import final
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from drawahead import validate
 from drawahead.errors import InputError
 from drawahead.validate import instance, short, whole, wholes
+from drawahead.values import dataclass
 
 _NUMBER = re.compile(r"(-?\d+)([A-Za-z]?)")
 

@@ -3,18 +3,99 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import Start
+from drawahead.randomness import Purpose, Stream
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import RTKTarget, positive
-from drawahead.validate import whole
+from drawahead.validate import number, whole
+from drawahead.values import dataclass
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Noise for a batch of rows at one step. `at(s)` is the noise of the step s after it.
+
+    `rtk.sample` gives a kernel the noise at step k S for segment k, S = `kernel.steps`: inner step s of segment k is
+    step k S + s. The same address always holds the same numbers, whatever the batch.
+    """
+
+    stream: Stream
+    step: int = 0
+
+    @staticmethod
+    def of_samples(seed: int, num_samples: int) -> Noise:
+        """The noise of samples 0 ... num_samples - 1 under a seed, for a kernel used alone."""
+        return Noise(Stream.of_samples(seed, torch.arange(num_samples)))
+
+    def at(self, s: int) -> Noise:
+        return Noise(self.stream, self.step + s)
+
+    def normal(self, size: int) -> Tensor:
+        """Standard normals of this step (rows, size)."""
+        return self._normal(Purpose.VALUE, size)
+
+    def uniform(self) -> Tensor:
+        """What this step accepts by: uniforms in (0, 1), (rows,)."""
+        return self.stream.uniform(Purpose.ACCEPT, self._steps())
+
+    def initial(self, size: int) -> Tensor:
+        """Standard normals for the state before this step (rows, size)."""
+        return self._normal(Purpose.KNOWN, size)
+
+    def _normal(self, purpose: Purpose, size: int) -> Tensor:
+        return self.stream.normal(purpose, self._steps(), size=size)
+
+    def _steps(self) -> Tensor:
+        return torch.full_like(self.stream.keys[:, 0], self.step)
+
+
+class Start(abc.ABC):
+    """z = slope x' + scale xi, xi standard normal."""
+
+    @abc.abstractmethod
+    def coefficients(self, eta: float) -> tuple[float, float]:
+        """(slope, scale) for a segment of length eta."""
+
+
+@final
+@dataclass(frozen=True)
+class GaussianStart(Start):
+    """The reverse transition kernel itself if p_t were N(0, I / curvature): exp(-curvature |z|^2 / 2 - quadratic).
+
+    1: a standard normal, which is what p_t is for large t: the chain then starts in its own law. 2 L: where the theorem
+    on MALA starts. 0: the quadratic term alone, N(exp(eta) x', (exp(2 eta) - 1) I).
+    """
+
+    curvature: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("curvature", self.curvature, least=0)
+
+    def coefficients(self, eta: float) -> tuple[float, float]:
+        quadratic = 1 / math.expm1(2 * eta)
+        precision = self.curvature + quadratic
+        return quadratic * math.exp(eta) / precision, precision**-0.5
+
+
+@final
+@dataclass(frozen=True)
+class CentredStart(Start):
+    """N(0, (exp(2 eta) - 1) I), whatever x' is: where the theorem on ULD starts."""
+
+    def coefficients(self, eta: float) -> tuple[float, float]:
+        return 0.0, math.expm1(2 * eta) ** 0.5
+
+
+DEFAULT_START = GaussianStart()
+"""Far closer after few steps than where the theorems start, which forget x' or half of it; after many, no different."""
 
 
 @final
@@ -118,3 +199,21 @@ class MarkovKernel(Kernel):
         self.check(target.has_energy)
         state, info = self.run(target, self.init(target, noise), noise)
         return state.z, info
+
+
+@final
+@dataclass(frozen=True)
+class PerSegment(Kernel):
+    """The kernel that `choose(time, eta)` gives for the segment of length eta that ends at `time`.
+
+    `steps` is the most steps that any of them takes in a segment.
+    """
+
+    choose: Callable[[float, float], Kernel]
+    steps: int
+
+    def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
+        kernel = self.choose(target.time, target.eta)
+        if not isinstance(kernel, Kernel) or kernel.steps > self.steps:
+            raise InputError(f"choose must give a kernel of at most steps = {self.steps} steps, not {kernel!r}")
+        return kernel.draw(target, noise)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, State
+from drawahead.rtk.kernels.base import DEFAULT_START, Info, Noise, Start, State
 from drawahead.rtk.kernels.metropolis import AdjustedKernel, decided, gradient_of
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import DEFAULT_START, Start
 from drawahead.rtk.potentials import Difference, Potential
+from drawahead.values import dataclass
 
 
 @final

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import State
+from drawahead.rtk.kernels.base import DEFAULT_START, GaussianStart, Start, State
 from drawahead.rtk.kernels.metropolis import AdjustedLangevin
-from drawahead.rtk.kernels.starts import DEFAULT_START, GaussianStart, Start
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 @final

@@ -8,8 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, MarkovKernel, State
-from drawahead.rtk.kernels.noise import Noise
+from drawahead.rtk.kernels.base import Info, MarkovKernel, Noise, State
 from drawahead.rtk.potentials import Difference, Potential
 
 

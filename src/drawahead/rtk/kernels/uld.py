@@ -7,17 +7,15 @@ A step of length tau holds the gradient fixed and solves the rest exactly: z and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, MarkovKernel, State
-from drawahead.rtk.kernels.noise import Noise
-from drawahead.rtk.kernels.starts import DEFAULT_START, CentredStart, Start
+from drawahead.rtk.kernels.base import DEFAULT_START, CentredStart, Info, MarkovKernel, Noise, Start, State
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
+from drawahead.values import dataclass
 
 
 @final

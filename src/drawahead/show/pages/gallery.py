@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any, final
 
@@ -20,6 +19,7 @@ from drawahead.sample import Result, as_chain
 from drawahead.show.pictures import Letters, Picture
 from drawahead.show.views import Texts, View, view_of, view_of_samples
 from drawahead.validate import instance, whole
+from drawahead.values import dataclass
 from drawahead.words import counted
 
 Target = Chain | TokenOracle | DenoisingTarget | Callable[..., Any]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from drawahead.doors import doors
 
-if TYPE_CHECKING:  # what type checkers and editors see
+if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.show.views.base import TokenView, VectorView, View
     from drawahead.show.views.suiting import view_of, view_of_samples
     from drawahead.show.views.tokens import Grids, Texts, Tokens
@@ -23,12 +23,4 @@ __all__ = [
     "view_of_samples",
 ]
 
-doors(
-    __name__,
-    {
-        "show.views.base": "TokenView VectorView View",
-        "show.views.suiting": "view_of view_of_samples",
-        "show.views.tokens": "Grids Texts Tokens",
-        "show.views.vectors": "Images Vectors",
-    },
-)
+doors(__name__)

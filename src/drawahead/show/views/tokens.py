@@ -5,7 +5,6 @@ from __future__ import annotations
 import colorsys
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -15,6 +14,7 @@ from drawahead.errors import InputError
 from drawahead.show.pictures import Letters, Tiles
 from drawahead.show.views.base import TokenView
 from drawahead.validate import short, whole, wholes
+from drawahead.values import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

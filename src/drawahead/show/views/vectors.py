@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -15,6 +14,7 @@ from drawahead.errors import InputError
 from drawahead.show.pictures import Bitmap, Numbers, Pixels
 from drawahead.show.views.base import VectorView
 from drawahead.validate import number
+from drawahead.values import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -183,7 +183,7 @@ def _kernel(device: str) -> Callable[..., Tensor] | None:
     if device != "cuda":
         return None
     try:
-        from drawahead.randomness_cuda import numbers
+        from drawahead.randomness.philox_cuda import numbers
     except ImportError:
         return None
     return numbers
