@@ -21,7 +21,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead.jobs.config import Config
 from drawahead.jobs.job import LAYOUT, Manifest
-from drawahead.jobs.request import JobRequest
+from drawahead.jobs.model import JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import SHARDS, file_name
 from drawahead.jobs.store import Store
