@@ -99,7 +99,7 @@ def as_keys_of_the_manifest(here: Path) -> None:
 def as_the_error_that_stopped_a_job(here: Path) -> None:
     draw(here / "job", num=3)
     (here / "job/shards/000001.safetensors").unlink()
-    store.Status(here / "job", 0).tell(1, {}, EVIL, last=True)
+    store.Status(here / "job", 0).tell(1, {}, EVIL)
     run(["status", "job"])
 
 
@@ -107,7 +107,7 @@ def as_the_note_of_a_worker(here: Path) -> None:
     as_the_error_that_stopped_a_job(here)
     with lock.locked(here / "job"):
         workers = {"workers": EVIL, "ready": EVIL, "replaced": EVIL, "note": EVIL}
-        store.Status(here / "job", 0).tell(1, workers, "", last=False)
+        store.Status(here / "job", 0).tell(1, workers)
         run(["status", "job"])
 
 

@@ -15,7 +15,8 @@ from drawahead.chains.affine_queries import GaussianQuery
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors import Local
 from drawahead.rounds.threads import Query
-from drawahead.teaching.budget import sample_within
+from drawahead.sample import sample
+from drawahead.teaching.budget import Deadline
 from studies.estimates import mean
 from studies.growth.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 
@@ -62,10 +63,9 @@ def measure(setting: Setting, n: int, before: Measurement | None, plan: Plan) ->
     chain = setting.chain(n)
     sampler = setting.make_sampler(n)
     # Processor time: what is cut does not depend on what else the machine does.
-    result, complete = sample_within(
-        seconds, chain, num_samples, sampler=sampler, seed=0, executor=counting, clock=time.process_time
-    )
-    report = result.report
+    limit = Deadline(seconds, time.process_time)
+    result = sample(chain, num_samples, sampler=sampler, seed=0, executor=counting, stop=limit)
+    report, complete = result.report, result.complete
     assert int(counting.queries.sum()) == report.queries, "the engine and the executor count differently"
     # An unfinished sample has taken every round so far: with it the means are lower bounds, without it too low.
     each = torch.full((num_samples,), float(report.rounds), dtype=torch.float64)

@@ -93,11 +93,9 @@ def _shards(found: Row) -> dict[str, str]:
 
 
 def _million(found: Row) -> dict[str, str | None]:
-    """Nothing, if what was measured is the journal of earlier versions."""
-    if "write_ms" not in found:
-        return dict.fromkeys(("million_shards", "write_ms", "read_seconds", "read_gb"))
     return {
         "million_shards": f"{found['shards']:,}",
+        "million_load": f"{found['load']:.1f}",
         "write_ms": f"{found['write_ms']:.1f}",
         "read_seconds": f"{found['read_seconds']:.0f}",
         "read_gb": f"{found['read_bytes'] / 1e9:.1f}",

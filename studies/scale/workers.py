@@ -21,7 +21,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead.jobs.config import Config
 from drawahead.jobs.job import LAYOUT, Manifest
-from drawahead.jobs.request import JobRequest
+from drawahead.jobs.model import JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import SHARDS, file_name
 from drawahead.jobs.store import Store
@@ -108,7 +108,7 @@ def million(folder: Path) -> Data:
             store.part(file_name(index)).touch()
     reading = [sys.executable, "-m", "studies.scale.workers", str(folder)]
     found = json.loads(subprocess.run(reading, capture_output=True, text=True, check=True).stdout)
-    return {"shards": MILLION, "write_ms": single * 1e3, **found}
+    return {"shards": MILLION, "write_ms": single * 1e3, "load": os.getloadavg()[0], **found}
 
 
 def read(folder: Path) -> Data:

@@ -17,7 +17,7 @@ import torch
 import drawahead as da
 from drawahead import InputError, RayWorkers, design
 from drawahead.cli.app import run
-from drawahead.jobs import lock
+from drawahead.jobs import files, lock
 from drawahead.jobs.commands.workers import workers_named
 from drawahead.oracles import needs
 from drawahead.proteins.design import Options
@@ -204,3 +204,38 @@ def test_a_disk_that_is_full_when_the_lock_is_written(tmp_path: Path, monkeypatc
     monkeypatch.setattr(lock.os, "write", full)
     with pytest.raises(InputError, match="cannot be the lock of a job: No space left on device"):
         da.jobs.draw(tmp_path / "job", da.targets.Pairs(4), 2, name="a", seed=0)
+
+
+@pytest.mark.parametrize("writes", [0, 3, 5])
+def test_a_disk_that_is_full_while_sequences_are_written(
+    writes: int, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "in" / f"{name}.pdb").write_text(as_pdb(peptide(6)))
+    command = ["design", str(tmp_path / "in"), "--model", str(weights), "--num", "1", "--quiet", "--out"]
+    assert run([*command, str(tmp_path / "whole")]) == 0
+    sync, left = os.fsync, 2 * writes
+
+    def full(handle: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        assert run([*command, str(tmp_path / "out")]) == 1
+    told = f"drawahead: No space left on device; what is finished is kept in {tmp_path / 'out'}: resume it\n"
+    assert capsys.readouterr().err == told and not list(tmp_path.rglob("*.tmp"))
+    assert run([*command, str(tmp_path / "out"), "--resume"]) == 0
+    for name in ("seqs/one.fa", "seqs/two.fa", "parts/one.json", "parts/two.json", "designs.csv"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("wrong", [{"seed": 2**63}, {"pssm_threshold": float("nan")}, {"temperature": ()}], ids=str)
+def test_options_beyond_belief(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"{name} must be"):
+        Options(**wrong)

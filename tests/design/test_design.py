@@ -377,7 +377,17 @@ def foreign(path: Path) -> None:
     return None
 
 
-DAMAGES: list[Callable[[Path], object]] = [lambda path: path.write_text("{"), flipped, of_wrong_types, foreign]
+def empty(path: Path) -> None:
+    """No sequences at all, with a checksum that agrees."""
+    if path.suffix != ".json":
+        return path.unlink()
+    part = json.loads(path.read_text())
+    part["part"]["designed"] = []
+    path.write_bytes(resealed({"format": 2} | part))
+    return None
+
+
+DAMAGES: list[Callable[[Path], object]] = [lambda path: path.write_text("{"), flipped, of_wrong_types, foreign, empty]
 
 
 def test_every_bit_of_the_manifest_counts(tmp_path: Path, structures: Path, weights: Path) -> None:

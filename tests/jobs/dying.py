@@ -12,15 +12,15 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 import drawahead as da
 from drawahead.jobs import files, runner
-from drawahead.jobs.request import Model
-from drawahead.jobs.shards import Drawn, file_name
+from drawahead.jobs.model import Drawn, Model
+from drawahead.jobs.shards import file_name
 
 NUM, SHARD = 120, 8
 FEW, FEW_SHARD = 7, 4
@@ -91,10 +91,10 @@ def until_complete(folder: Path, moment: Callable[[], float]) -> tuple[int, int]
     log = folder.with_suffix(".log")
     shard = Model.shard
 
-    def logged(self: Model, config: object, sampler: object, index: int, *rest: object) -> object:
+    def logged(self: Model, config: object, index: int, *rest: object) -> object:
         with log.open("a") as file:
             file.write(f"{index}\n")
-        return shard(self, config, sampler, index, *rest)  # type: ignore[arg-type]
+        return shard(self, config, index, *rest)  # type: ignore[arg-type]
 
     def work() -> None:
         Model.shard = logged  # type: ignore[method-assign,assignment]
@@ -192,10 +192,9 @@ def write_in_place(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def named_first(self: runner.JobRunner, drawn: Sequence[Drawn]) -> None:
+def named_first(self: runner.JobRunner, drawn: Drawn) -> None:
     """A mutant: a shard has its name before it is whole."""
-    for each in drawn:
-        write_in_place(self.folder / "shards" / file_name(each.index), each.data or b"")
+    write_in_place(self.folder / "shards" / file_name(drawn.index), drawn.data or b"")
 
 
 def verdict(folder: Path) -> str:

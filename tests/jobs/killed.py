@@ -31,9 +31,9 @@ from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
 from drawahead.jobs import files, lock, store
 from drawahead.jobs.job import LAYOUT
-from drawahead.jobs.request import JobRequest
+from drawahead.jobs.model import Drawn, JobRequest
 from drawahead.jobs.runner import JobRunner
-from drawahead.jobs.shards import Drawn, file_name
+from drawahead.jobs.shards import file_name
 from drawahead.jobs.workers import DrawShard, Pooled, ShardWorker
 
 NUM, SHARD = 160, 8
@@ -263,11 +263,10 @@ def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     return {"jobs": 2}
 
 
-def named_first(self: JobRunner, drawn: Sequence[Drawn]) -> None:
+def named_first(self: JobRunner, drawn: Drawn) -> None:
     """A mutant: shards have their names before they are whole; how long before, the killer decides."""
-    for each in drawn:
-        (self.folder / "shards" / file_name(each.index)).touch()
-        time.sleep(1e6)
+    (self.folder / "shards" / file_name(drawn.index)).touch()
+    time.sleep(1e6)
     keep(self, drawn)
 
 

@@ -69,7 +69,7 @@ def told(x: Tensor, k: Tensor, towards: Tensor) -> Tensor:
     return 0.5 * x + towards
 
 
-def test_the_condition_is_a_file_of_the_job(tmp_path: Path) -> None:
+def test_the_condition_is_a_file_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     towards = torch.linspace(-1, 1, NUM, dtype=torch.float64)[:, None].expand(NUM, 3).clone()
     schedule = da.DDPM(timesteps=range(900, -1, -300))
     chain = da.GaussianChain(told, schedule, (3,), dtype=torch.float64, condition={"towards": towards})
@@ -83,8 +83,12 @@ def test_the_condition_is_a_file_of_the_job(tmp_path: Path) -> None:
     data = path.read_bytes()
     for damage in (lambda: path.write_bytes(data[:-1] + b"!"), path.unlink, lambda: path.write_bytes(b"")):
         damage()
-        with pytest.raises(da.InputError, match="the condition "):
-            da.jobs.read(tmp_path / "job").verify()
+        for look in (job.verify, lambda: export(job, tmp_path / "a.npz")):
+            with pytest.raises(da.InputError, match="the condition "):
+                look()
+        assert run(["status", str(tmp_path / "job")]) == 0
+        assert "1 damaged: condition.safetensors; drawahead check" in capsys.readouterr().out
+        assert run(["export", str(tmp_path / "job"), "--to", "txt"]) == 1 and not (tmp_path / "job.txt").exists()
         assert draw(tmp_path / "job", chain, resume=True).complete and path.read_bytes() == data
     assert draw(tmp_path / "plain").condition == {}
 
@@ -132,7 +136,7 @@ class TestStatus:
             now = time.time()
             written._fixed["since"] = now - 5
             monkeypatch.setattr(store.time, "time", lambda: now)
-            written.tell(13, workers, "", last=False)
+            written.tell(13, workers)
             assert run(["status", str(tmp_path / "job")]) == 0
         assert "2 per second, 0:05 left, 3 of 4 workers, 2 replaced, worker 1: killed" in capsys.readouterr().out
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -19,8 +18,8 @@ import torch
 
 import drawahead as da
 from drawahead.chains.base import Paths
-from drawahead.jobs import Job, files, runner
-from drawahead.jobs.request import shard_size
+from drawahead.jobs import Job, files, lock, runner
+from drawahead.jobs.model import shard_size
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Guarantee
 from tests.jobs.forging import sealed
@@ -364,16 +363,24 @@ def test_only_one_drawer_at_a_time(tmp_path: Path) -> None:
     assert draw(tmp_path / "job", resume=True).complete
 
 
-def test_without_flock_the_file_is_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_flock_windows_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module, played by flock: it locks a byte, which nobody else can read then."""
+    fcntl = pytest.importorskip("fcntl", reason="no flock to play it")
+    places = []
+
+    def locking(handle: int, mode: int, size: int) -> None:
+        assert (mode, size) == (2, 1)
+        places.append(os.lseek(handle, 0, os.SEEK_CUR))
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
     monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
     test_only_one_drawer_at_a_time(tmp_path)
-    lock = tmp_path / "job" / "lock"
-    assert not lock.exists()
-    lock.write_text('{"pid": 4194305, "host": "elsewhere"}')
-    with pytest.raises(da.InputError, match="in use by process 4194305 on elsewhere"):
-        draw(tmp_path / "job", resume=True)
-    lock.write_text(json.dumps({"pid": 4194305, "host": socket.gethostname()}))  # no such process
-    assert draw(tmp_path / "job", resume=True).complete
+    assert set(places) == {1000} and (tmp_path / "job" / "lock").stat().st_size < 1000
+    assert not lock.in_use(tmp_path / "job")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def test_a_sequence(name: str, tmp_path: Path) -> None:
 
 def test_every_field_has_its_turn(tmp_path: Path) -> None:
     """Of a request, of every chain, and of a manifest."""
-    asked = {field.name for field in dataclasses.fields(da.jobs.request.JobRequest)}
+    asked = {field.name for field in dataclasses.fields(da.jobs.model.JobRequest)}
     assert {"num" if name == "num_samples" else name for name in ASKED} == asked
     model = {"oracle", "denoiser", "condition", "shape", "device"}  # the user's own, or compared since ever
     settings = {*da.TokenChain.settings, *da.GaussianChain.settings, *da.StackedChain.settings}

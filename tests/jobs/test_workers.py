@@ -19,8 +19,7 @@ from drawahead.cli.subjects import TargetOptions
 from drawahead.executors import Replicas
 from drawahead.jobs import Job, files, lock
 from drawahead.jobs.commands.workers import planned, workers_named
-from drawahead.jobs.request import JobRequest
-from drawahead.jobs.shards import Drawn
+from drawahead.jobs.model import Drawn, JobRequest
 from drawahead.jobs.workers import DrawShard, ShardWorker
 
 KILLED, CLUSTERED = (Path(__file__).with_name(name) for name in ("killed.py", "clustered.py"))
@@ -69,7 +68,7 @@ def test_a_worker_leaves_its_shard_where_it_sees_the_folder(tmp_path: Path) -> N
     assert config == whole.config and worker.evaluate(None) == ({}, "")
     with lock.locked(tmp_path / "job") as token:
         for known in (token, "another"):
-            drawn, _ = worker.evaluate(DrawShard(config, SAMPLER, 1, tmp_path / "job", known))
+            drawn, _ = worker.evaluate(DrawShard(config, 1, tmp_path / "job", known))
             assert isinstance(drawn, Drawn) and (drawn.data is None) == (known == token)
             left = tmp_path / "job" / "shards" / drawn.left
             assert drawn.data is not None or files.is_temporary(left)
@@ -82,7 +81,7 @@ def test_a_worker_may_hold_replicas(tmp_path: Path) -> None:
     worker = ShardWorker()
     worker.build(lambda: Replicas([diffusion(), diffusion()]))
     config, _ = worker.evaluate(asked())
-    drawn, _ = worker.evaluate(DrawShard(config, SAMPLER, 1, tmp_path, "nowhere"))
+    drawn, _ = worker.evaluate(DrawShard(config, 1, tmp_path, "nowhere"))
     assert drawn.data == alone(tmp_path / "job").shards[1].path.read_bytes()
 
 
@@ -129,7 +128,7 @@ class TestCommandLine:
         Path("mine.py").write_text("import drawahead as da\nMine = da.targets.Pairs(6)\nheavy = 1 / 1\n")
         plan = planned("mine.py:Mine", TargetOptions(), RayWorkers(1, gpus=1))
         monkeypatch.chdir("/")  # a worker may run anywhere
-        assert callable(plan.target) and ShardWorker().build(plan.target).shape == (6,)
+        assert callable(plan.target) and ShardWorker().build(plan.target)["shape"] == (6,)
 
 
 # On a cluster

@@ -67,8 +67,9 @@ def sample(
         from drawahead.jobs.commands.workers import workers_named
 
         cluster = workers_named(workers, address, gpus_per_worker)
-        wanted = drawing.JobOptions(num, seed, chosen, max_batch_size, shard_size, resume, any_version, cluster)
-        drawing.run(target, target_options, out, wanted, json=json, quiet=quiet)
+        settings = {"max_batch_size": max_batch_size, "shard_size": shard_size, "any_version": any_version}
+        asked = (num, seed, chosen, resume, cluster, settings)
+        drawing.run(target, target_options, out, *asked, json=json, quiet=quiet)
         return
     only = {"resume": resume, "shard-size": shard_size, "any-version": any_version, "workers": workers}
     for option, given in {**only, "address": address, "gpus-per-worker": gpus_per_worker}.items():

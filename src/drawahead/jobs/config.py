@@ -32,30 +32,6 @@ _DTYPES = {
 
 @final
 @dataclass(frozen=True)
-class Facts:
-    """What a chain says about its samples."""
-
-    device: str
-    steps: int
-    """The most steps a sample takes."""
-    shape: tuple[int, ...]
-    """Of one sample."""
-    dtype: str
-    condition: str
-    """A hash of the condition; empty without one."""
-    chain: dict[str, str]
-    """What else of a chain decides samples: its evidence, order, schedule and so on."""
-
-    @staticmethod
-    def of(chain: Chain) -> Facts:
-        room = chain.empty(1)
-        dtype = str(room.dtype).removeprefix("torch.")
-        condition = fingerprint(getattr(chain, "condition", {}))
-        return Facts(chain.device.type, chain.steps, tuple(room.shape[1:]), dtype, condition, digests(chain))
-
-
-@final
-@dataclass(frozen=True)
 class Config:
     """The configuration of a job. It never changes once the job has begun."""
 
@@ -81,7 +57,8 @@ class Config:
     condition: str = ""
     """A hash of the condition; empty without one."""
     chain: dict[str, str] = field(default_factory=dict)
-    """What else of the chain decides samples; empty in jobs of earlier versions."""
+    """What else of the chain decides samples, such as its evidence, order or schedule; empty in jobs of earlier
+    versions."""
 
     @property
     def shards(self) -> int:
@@ -105,20 +82,19 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """As the manifest holds it."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("name", "options")}
-        target = {"name": self.name, "options": self.options}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        target = {name: plain.pop(name) for name in ("name", "options")}
         return {"target": target} | plain | {"sampler": self.sampler.to_dict(), "shape": list(self.shape)}
 
     @staticmethod
     def from_dict(found: dict[str, Any]) -> Config:
         """The configuration in a manifest, of which anything may be wrong."""
         target = validate.keys("target", found["target"], "name", "options")
-        options, shape, graphs = target["options"], found["shape"], found["graphs"]
+        options, shape, graphs, most = target["options"], found["shape"], found["graphs"], found["max_batch_size"]
         if not isinstance(options, dict) or not isinstance(shape, list) or not (graphs is None or type(graphs) is bool):
             raise InputError("options must be an object, shape a list, and graphs true, false or null")
         if found["dtype"] not in list(_DTYPES):
             raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {short(found['dtype'])}")
-        most = found["max_batch_size"]
         num = validate.count("num", found["num"], 1)
         config = Config(
             name=validate.text("the name of the target", target["name"]),
@@ -127,15 +103,15 @@ class Config:
             seed=validate.count("seed", found["seed"], 0, 2**64 - 1),
             sampler=SamplerRecord.from_dict(found["sampler"]),
             shard_size=validate.count("shard_size", found["shard_size"], 1, num),
-            device=validate.text("device", found["device"], 100),
+            device=validate.text("device", found["device"], _MOST_TEXT),
             max_batch_size=None if most is None else validate.count("max_batch_size", most, 1),
             max_live=validate.count("max_live", found["max_live"], 1),
             graphs=graphs,
             steps=validate.count("steps", found["steps"]),
             shape=tuple(validate.count("shape", size, 0, 2**40) for size in shape[:9]),
             dtype=found["dtype"],
-            condition=validate.text("condition", found.get("condition", ""), 100),
-            chain=_digests(found.get("chain", {})),
+            condition=validate.text("condition", found["condition"], _MOST_TEXT),
+            chain=texts("chain", found["chain"], _MOST_DIGESTS),
         )
         if config.shards > MOST_SHARDS or len(shape) > 8:
             raise InputError(f"a job has {MOST_SHARDS} shards at most, and samples have 8 axes at most")
@@ -151,6 +127,19 @@ class Config:
         ]
 
 
+def facts(chain: Chain) -> dict[str, Any]:
+    """What a chain says about its samples: the fields of a configuration that nobody asks for."""
+    room = chain.empty(1)
+    return {
+        "device": chain.device.type,
+        "steps": chain.steps,
+        "shape": tuple(room.shape[1:]),
+        "dtype": str(room.dtype).removeprefix("torch."),
+        "condition": fingerprint(getattr(chain, "condition", {})),
+        "chain": digests(chain),
+    }
+
+
 def _flat(config: Config, chain: Iterable[str]) -> dict[str, Any]:
     """Everything one by one, and of the chain these things: those that a job has noted."""
     plain = {each.name: getattr(config, each.name) for each in fields(config)}
@@ -159,11 +148,13 @@ def _flat(config: Config, chain: Iterable[str]) -> dict[str, Any]:
     return plain | {"sampler": config.sampler.text} | options | {name: config.chain.get(name) for name in chain}
 
 
-def _digests(value: object) -> dict[str, str]:
-    if not isinstance(value, dict) or len(value) > _MOST_DIGESTS:
-        raise InputError(f"chain must be an object of {_MOST_DIGESTS} texts at most, not {short(value)}")
+def texts(what: str, value: object, most: int) -> dict[str, str]:
+    """An object of a manifest that holds short texts by name."""
+    if not isinstance(value, dict) or len(value) > most:
+        raise InputError(f"{what} must be an object of {most} texts at most, not {short(value)}")
     return {
-        validate.text("chain", name, _MOST_TEXT): validate.text(name, text, _MOST_TEXT) for name, text in value.items()
+        validate.text(what, name, _MOST_TEXT): validate.text(f"{what} {name}", text, _MOST_TEXT)
+        for name, text in value.items()
     }
 
 

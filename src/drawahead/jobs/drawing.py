@@ -13,7 +13,7 @@ from drawahead.errors import InputError
 from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import shards
 from drawahead.jobs.job import LAYOUT, Folder, Job, read
-from drawahead.jobs.request import JobRequest, Model
+from drawahead.jobs.model import JobRequest, Model
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import Shard
 from drawahead.jobs.store import Store
@@ -75,10 +75,7 @@ def draw(
     place = path("folder", folder)
     for what, given, kind, wanted in (
         ("options", options, Mapping, "a mapping"),
-        ("resume", resume, bool, "True or False"),
-        ("any_version", any_version, bool, "True or False"),
         ("graphs", graphs, bool, "True, False or None"),
-        ("progress", progress, bool, "True, False or None"),
         ("workers", workers, RayWorkers, "RayWorkers(...)"),
     ):
         if given is not None:
@@ -133,5 +130,4 @@ def mend(
         runner = JobRunner(store, asked, model, any_version)
         damaged = sorted(runner.damaged)
         runner.run(damaged)
-        firsts = {index * config.shard_size for index in damaged}
-        return [shard for shard in Job(place, runner.manifest).shards if shard.first in firsts]
+        return [shard for shard in Job(place, runner.manifest).shards if shard.index in damaged]

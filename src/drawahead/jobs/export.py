@@ -40,6 +40,7 @@ def export(job: Job, path: str | Path) -> None:
         raise InputError(f"{out}: there is no folder {out.parent}")
     if not job.num_samples:
         raise InputError(f"{job.folder} has no samples yet: nothing can be exported")
+    _ = job.condition  # refuses a damaged one
     with whole(out) as temporary:
         WRITERS[out.suffix](job, temporary)
 

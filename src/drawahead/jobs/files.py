@@ -15,28 +15,23 @@ from drawahead.errors import InputError
 
 BLANK = "0" * 64
 """Where the sha256 of a file comes to stand, in that file."""
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TEMPORARY = ".tmp"
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def write(path: Path, data: bytes) -> None:
     """Write a file: under a temporary name beside it, to the disk, then renamed. A crash leaves the old one."""
     temporary = path.with_name(temporary_name(path.name))
     write_synced(temporary, data)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+    adopt(temporary, path)
 
 
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file that nobody reads yet, to the disk. What could not be written as a whole is removed."""
     path.unlink(missing_ok=True)  # what waits there under this name may be a link to something else
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o644), "wb") as file:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -45,32 +40,24 @@ def write_synced(path: Path, data: bytes) -> None:
         raise
 
 
-def temporary_name(name: str) -> str:
-    """What a file is called before it is whole."""
-    return f".{name}{_TEMPORARY}"
-
-
 def adopt(temporary: Path, path: Path) -> None:
-    """Give a file that somebody else has written, and synced, its name."""
-    os.replace(temporary, path)
-    sync(path.parent)
-
-
-def sync(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power, where the system can do that."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
+    """Give a file that was written and synced its name, so that it survives a loss of power."""
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # elsewhere folders cannot be synced
+        handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
 
 
-def tidy(folder: Path) -> None:
-    """Remove what a crash left half-written."""
-    for path in folder.iterdir():
-        if is_temporary(path):
-            path.unlink()
+def temporary_name(name: str) -> str:
+    """What a file is called before it is whole."""
+    return f".{name}{_TEMPORARY}"
 
 
 def is_temporary(path: Path) -> bool:
@@ -79,19 +66,14 @@ def is_temporary(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     """Whether this is a folder itself, not a link to one."""
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return path.is_dir() and not path.is_symlink()
 
 
 def refuse_links(folder: Path, *names: str) -> None:
     """Refuse a folder in which one of these is a link: what is written there would be written elsewhere."""
     for name in names:
         if (folder / name).is_symlink():
-            raise InputError(
-                f"{folder / name} is a link, which a job does not follow: put what it leads to in its place"
-            )
+            raise InputError(f"{folder / name} is a link, which a job does not follow: put what it leads to there")
 
 
 @contextmanager
@@ -100,7 +82,7 @@ def opened(path: Path, what: str) -> Iterator[tuple[BinaryIO, int]]:
     if "\0" in str(path):
         raise InputError(f"{what} {str(path)!r} is not readable: no name holds a zero byte")
     try:
-        with open(os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{what} {path} is not a plain file")

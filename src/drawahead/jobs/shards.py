@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -22,7 +22,6 @@ from drawahead.oracles.condition import Conditions, fingerprint
 from drawahead.report import History, Report
 from drawahead.rounds.run import TRACED, Result
 from drawahead.validate import short
-from drawahead.values import dataclass
 
 SHARDS = "shards"
 CONDITION = "condition.safetensors"
@@ -53,8 +52,14 @@ class Shard:
     first: int
     """The number of its first sample."""
     count: int
+    config: Config = field(repr=False, compare=False)
+    """Of its job."""
     record: str = ""
     """The sha256 of a file that carries none: earlier versions wrote it into the manifest."""
+
+    @property
+    def index(self) -> int:
+        return self.first // self.config.shard_size
 
     @property
     def file(self) -> str:
@@ -63,23 +68,46 @@ class Shard:
     @property
     def sha256(self) -> str:
         """As its file tells it, or the manifest."""
-        return str(_head(self).get(SEAL, self.record))
+        return str(self._head().get(SEAL, self.record))
 
+    def samples(self) -> Tensor:
+        """Its samples (count, ...), after comparing its sha256 and its job."""
+        data = files.read(self.path, "the shard", _MOST_BYTES)
+        about = _about(io.BytesIO(data), len(data), self.path)
+        sealed = files.is_sealed(data, about[SEAL]) if SEAL in about else files.sha256(data) == self.record
+        if not sealed:
+            raise InputError(f"the shard {self.path} is damaged: it does not have the sha256 that it should have")
+        _check_job(about, self.config, self.path)
+        tensors = _loaded(data, f"the shard {self.path}")
+        own, numbers = tensors.get("samples"), tensors.get("numbers")
+        if own is None or own.shape != (self.count, *self.config.shape) or own.dtype != self.config.torch_dtype:
+            raise InputError(f"the shard {self.path} does not hold {self.count} samples of the job's shape and dtype")
+        if numbers is None or not torch.equal(numbers, torch.arange(self.first, self.first + self.count)):
+            last = self.first + self.count - 1
+            raise InputError(f"the shard {self.path} does not hold samples {self.first} ... {last}")
+        return own
 
-@final
-@dataclass(frozen=True)
-class Drawn:
-    """A shard that was drawn: its bytes, or the name under which a worker has left them among the shards."""
+    def sound(self, *, whole: bool = True) -> bool:
+        """Whether it is what it should be; if not `whole`, as far as its head and its size tell. One that is sound, but
+        of another job, is an InputError: it is not ours to draw again."""
+        try:
+            if whole:
+                self.samples()
+            else:
+                _check_job(self._head(), self.config, self.path)
+        except OtherJob:
+            raise
+        except InputError:
+            return False
+        return True
 
-    index: int
-    totals: dict[str, Any]
-    """Of its report."""
-    data: bytes | None = None
-    left: str = ""
+    def report(self) -> Report:
+        """Its report, which is in the head of its file, without times."""
+        return Report.from_dict({key: value for key, value in self._head().items() if key not in (SEAL, _JOB)})
 
-    @staticmethod
-    def of(index: int, result: Result, config: Config) -> Drawn:
-        return Drawn(index, result.report.totals(), encoded(result, config))
+    def _head(self) -> dict[str, Any]:
+        with files.opened(self.path, "the shard") as (file, size):
+            return _about(file, size, self.path)
 
 
 def file_name(index: int) -> str:
@@ -93,12 +121,10 @@ def listed(folder: Path, config: Config, records: dict[str, str]) -> tuple[Shard
         return ()
     if not files.is_folder(home):
         raise InputError(f"{home} is not a folder")
-    names = (_NAME.fullmatch(path.name) for path in home.iterdir())
-    numbers = sorted(int(name[1]) for name in names if name)
+    numbers = sorted(int(name[1]) for path in home.iterdir() if (name := _NAME.fullmatch(path.name)))
+    names = {index: file_name(index) for index in numbers if index < config.shards}
     return tuple(
-        Shard(home / file_name(index), *config.part(index), records.get(file_name(index), ""))
-        for index in numbers
-        if index < config.shards
+        Shard(home / name, *config.part(index), config, records.get(name, "")) for index, name in names.items()
     )
 
 
@@ -111,89 +137,6 @@ def encoded(result: Result, config: Config) -> bytes:
     # One text, for safetensors does not say in which order it writes several.
     about = {SEAL: files.BLANK, _JOB: config.identity, **timeless.to_dict()}
     return files.seal(save(tensors, metadata={"report": json.dumps(about)}))
-
-
-def samples(shard: Shard, config: Config) -> Tensor:
-    """The samples of a shard (count, ...), after comparing its sha256."""
-    tensors = _loaded(read(shard, config), f"the shard {shard.path}")
-    own, numbers = tensors.get("samples"), tensors.get("numbers")
-    if own is None or own.shape != (shard.count, *config.shape) or own.dtype != config.torch_dtype:
-        raise InputError(f"the shard {shard.path} does not hold {shard.count} samples of the job's shape and dtype")
-    if numbers is None or not torch.equal(numbers, torch.arange(shard.first, shard.first + shard.count)):
-        last = shard.first + shard.count - 1
-        raise InputError(f"the shard {shard.path} does not hold samples {shard.first} ... {last}")
-    return own
-
-
-def check(shard: Shard, config: Config, *, whole: bool) -> None:
-    """Refuse a shard that is damaged, or of another job. If not `whole`, its head and its size are all that is read."""
-    if whole:
-        samples(shard, config)
-    else:
-        _check_job(_head(shard), config, shard.path)
-
-
-def read(shard: Shard, config: Config) -> bytes:
-    """The bytes of a shard's file, after comparing its sha256 and its job."""
-    data = files.read(shard.path, "the shard", _MOST_BYTES)
-    about = _about(io.BytesIO(data), len(data), shard.path)
-    sound = files.is_sealed(data, about[SEAL]) if SEAL in about else files.sha256(data) == shard.record
-    if not sound:
-        raise InputError(f"the shard {shard.path} is damaged: it does not have the sha256 that it should have")
-    _check_job(about, config, shard.path)
-    return data
-
-
-def report(shard: Shard) -> Report:
-    """The report of a shard, which is the head of its file, without times."""
-    about = _head(shard)
-    for key in (SEAL, _JOB):
-        about.pop(key, None)
-    return Report.from_dict(about)
-
-
-def no_report(config: Config) -> Report:
-    """The report of a job of which nothing is drawn yet."""
-    written = config.sampler
-    return Report(
-        sampler=written.text,
-        choice=written.choice,
-        exact=written.sampler is not None and written.sampler.guarantee.exact,
-        seed=config.seed,
-        num_samples=0,
-        steps=config.steps,
-        rounds=0,
-        passes=0,
-        probes=written.probes,
-        rereads=0,
-        drafted=0,
-        accepted=0,
-        candidates=0,
-        seconds=0.0,
-        oracle_seconds=0.0,
-        history=History(),
-    )
-
-
-def merged(reports: Sequence[Report]) -> Report:
-    """The report of runs one after another, on consecutive samples."""
-    first = reports[0]
-    summed = ("num_samples", "rounds", "passes", "probes", "rereads", "drafted", "accepted", "candidates")
-    progress = {number: steps for report in reports for number, steps in report.progress.items() if number < TRACED}
-    rounds = torch.tensor([taken for report in reports for taken in report.sample_rounds], dtype=torch.int64)
-    return replace(
-        first,
-        **{name: sum(getattr(report, name) for report in reports) for name in summed},
-        exact=all(report.exact for report in reports),
-        history=History(
-            [width for report in reports for width in report.widths],
-            [committed for report in reports for committed in report.committed],
-            [drafts for report in reports for drafts in report.drafts],
-            [kept for report in reports for kept in report.kept],
-            [(torch.arange(len(rounds)), rounds)],
-            progress,
-        ),
-    )
 
 
 def encoded_condition(condition: Conditions) -> bytes:
@@ -214,6 +157,31 @@ def condition(folder: Path, expected: str) -> Conditions:
     return tables
 
 
+def merged(reports: Sequence[Report], config: Config) -> Report:
+    """The report of runs one after another, on consecutive samples, as far as they tell; of none, with zeros."""
+    written = config.sampler
+    exact = written.sampler is not None and written.sampler.guarantee.exact
+    summed = ("num_samples", "rounds", "passes", "rereads", "drafted", "accepted", "candidates")
+    lists = ("widths", "committed", "drafts", "kept")
+    taken = torch.tensor([rounds for report in reports for rounds in report.sample_rounds], dtype=torch.int64)
+    return Report(
+        sampler=written.text,
+        choice=written.choice,
+        exact=all(report.exact for report in reports) if reports else exact,
+        seed=config.seed,
+        steps=config.steps,
+        probes=written.probes,
+        seconds=0.0,
+        oracle_seconds=0.0,
+        history=History(
+            **{name: [entry for report in reports for entry in getattr(report, name)] for name in lists},
+            finished=[(torch.arange(len(taken)), taken)],
+            progress={n: steps for report in reports for n, steps in report.progress.items() if n < TRACED},
+        ),
+        **{name: sum(getattr(report, name) for report in reports) for name in summed},
+    )
+
+
 def _loaded(data: bytes, what: str) -> dict[str, Tensor]:
     need_safetensors()
     from safetensors import SafetensorError
@@ -224,11 +192,6 @@ def _loaded(data: bytes, what: str) -> dict[str, Tensor]:
     except (SafetensorError, ValueError, RuntimeError, KeyError) as error:
         raise InputError(f"{what} is not readable: {error}") from None
     return tensors
-
-
-def _head(shard: Shard) -> dict[str, Any]:
-    with files.opened(shard.path, "the shard") as (file, size):
-        return _about(file, size, shard.path)
 
 
 def _about(file: BinaryIO, size: int, path: Path) -> dict[str, Any]:

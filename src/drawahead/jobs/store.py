@@ -26,6 +26,8 @@ STATUS = "status.json"
 _MOST_BYTES = 2**30
 _EVERY = 2.0  # seconds
 _STATUS_BYTES = 100_000
+_FIXED = {"pid": int, "host": str, "since": float, "earlier": int}
+_STATUS = _FIXED | {"at": float, "done": int, "workers": dict, "error": str}
 
 
 @final
@@ -95,14 +97,15 @@ class Store:
 
     def make(self, *folders: str) -> None:
         """Make folders of the job, and remove what a crash left half-written."""
-        for name in folders:
-            place = self.folder / name
+        lock.check(self.folder, self.token)
+        for place in [self.folder / name for name in folders]:
             with suppress(FileExistsError):
                 place.mkdir()
-            if not files.is_folder(place):
+            if not place.is_dir():
                 raise InputError(f"{place} is not a folder")
-        for name in ("", *folders):
-            files.tidy(self.folder / name)
+        for place in [self.folder / name for name in ("", *folders)]:
+            for path in filter(files.is_temporary, place.iterdir()):
+                path.unlink()
 
     def _check(self, resume: bool) -> None:
         folder, layout = self.folder, self.layout
@@ -147,17 +150,14 @@ class Status:
     on it."""
 
     def __init__(self, folder: Path, earlier: int) -> None:
+        """earlier: samples finished before this process began."""
         self._path = folder / STATUS
         self._fixed = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time(), "earlier": earlier}
         self._last = -_EVERY
 
-    def tell(self, done: int, workers: dict[str, Any], error: str, *, last: bool) -> None:
-        """So many samples are finished. It is written now and then; the last word is why it ended, if not well."""
-        if last and not error:
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            return
-        if not last and time.monotonic() - self._last < _EVERY:
+    def tell(self, done: int, workers: dict[str, Any], error: str = "") -> None:
+        """So many samples are finished. It is written now and then, and at once if this is why the job ended."""
+        if not error and time.monotonic() - self._last < _EVERY:
             return
         self._last = time.monotonic()
         now = {"at": time.time(), "done": done, "workers": workers, "error": error[:1000]}
@@ -167,38 +167,17 @@ class Status:
             temporary.write_text(json.dumps(self._fixed | now) + "\n")
             temporary.replace(self._path)
 
-
-@final
-@dataclass(frozen=True)
-class Standing:
-    """What the file tells."""
-
-    pid: int
-    host: str
-    since: float
-    """When the process that draws, or drew last, began; seconds as `time.time` has them."""
-    at: float
-    """When this was written."""
-    earlier: int
-    """Samples finished before it began."""
-    done: int
-    workers: dict[str, Any]
-    """How many are asked for, ready, and were replaced; empty where the job is drawn in one process."""
-    error: str
-    """Why it ended; empty while it draws."""
-
-    @property
-    def rate(self) -> float:
-        """Samples per second, since it began."""
-        return max(0, self.done - self.earlier) / max(self.at - self.since, 1e-3)
+    def end(self) -> None:
+        """All went well: there is nothing to tell any more."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
-def standing(folder: Path) -> Standing | None:
-    """What is told about the job in a folder. A file that is damaged tells nothing: whoever draws writes another."""
-    kinds = {"pid": int, "host": str, "since": float, "at": float, "earlier": int, "done": int, "workers": dict}
+def told(folder: Path) -> dict[str, Any]:
+    """What the status of a job tells; nothing if it is not there or damaged: whoever draws writes another."""
     try:
         found, _ = read_json(folder / STATUS, "the status", _STATUS_BYTES)
     except InputError:
-        return None
-    right = found.keys() == {*kinds, "error"} and isinstance(found["error"], str)
-    return Standing(**found) if right and all(type(found[key]) is kind for key, kind in kinds.items()) else None
+        return {}
+    right = found.keys() == _STATUS.keys() and all(type(found[key]) is kind for key, kind in _STATUS.items())
+    return found if right else {}

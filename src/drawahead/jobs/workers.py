@@ -16,15 +16,13 @@ from drawahead.executors.actors import RayWorkers
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import chain_of
 from drawahead.jobs import files, lock, shards
-from drawahead.jobs.config import Config, Facts
-from drawahead.jobs.request import JobRequest, Model, OnRound
-from drawahead.jobs.shards import Drawn
+from drawahead.jobs.config import Config
+from drawahead.jobs.model import Drawn, JobRequest, Model, OnRound
 from drawahead.oracles.condition import Conditions
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.report import Report
 from drawahead.rounds.run import Stop
-from drawahead.samplers import Sampler
 from drawahead.validate import short
 
 Make = Callable[[], Any]
@@ -37,7 +35,6 @@ class DrawShard:
     """A shard to draw."""
 
     config: Config
-    sampler: Sampler
     index: int
     folder: Path
     token: str
@@ -52,25 +49,25 @@ class ShardWorker:
         self._model: Model | None = None
         self._rounds = 0
 
-    def build(self, make: Make) -> Facts:
-        """Build the model."""
+    def build(self, make: Make) -> dict[str, Any]:
+        """Build the model. -> what it says about its samples."""
         made = make()
         self._model = Model(made.chain, made) if isinstance(made, Replicas) else Model(chain_of(made))
         return self._model.facts
 
     def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
         """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
-        if self._model is None:
-            raise InputError("the worker has no model yet: build it first")
+        assert self._model is not None, "it is built first"
         if asked is None:
             return self._model.condition(), ""
         try:
             if isinstance(asked, JobRequest):
                 return self._model.begin(asked), ""
-            result = self._model.shard(asked.config, asked.sampler, asked.index, self._count)
+            drawn = self._model.shard(asked.config, asked.index, self._count)
         except SamplingError as error:  # its result would have to travel, and the cause says what happened
             raise error.__cause__ or error from None
-        return _left(Drawn.of(asked.index, result, asked.config), asked), ""
+        assert drawn is not None
+        return _left(drawn, asked), ""
 
     def pulse(self) -> int:
         """A number that grows while there is progress."""
@@ -96,16 +93,21 @@ def _left(drawn: Drawn, asked: DrawShard) -> Drawn:
 @contextmanager
 def drawing(workers: RayWorkers, target: Any, folder: Path, token: str) -> Iterator[Pooled]:
     """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
-    with workers.pool(ShardWorker, _maker(target)) as pool:
+    make = target
+    if isinstance(target, Chain | TokenOracle | DenoisingTarget):
+        make = lambda: target  # noqa: E731
+    elif not callable(target):
+        raise InputError(f"target must be a function that makes the model in a worker, or a chain, not {short(target)}")
+    with workers.pool(ShardWorker, make) as pool:
         yield Pooled(pool, folder.absolute(), token)
 
 
 @final
 class Pooled:
-    """Draws with the workers of a pool."""
+    """Draws with the workers of a pool, as `Model` does here."""
 
     def __init__(self, pool: Pool, folder: Path, token: str) -> None:
-        self.facts: Facts = pool.built
+        self.facts: dict[str, Any] = pool.built
         self._pool, self._folder, self._token = pool, folder, token
 
     def begin(self, asked: JobRequest) -> Config:
@@ -117,9 +119,10 @@ class Pooled:
         return condition
 
     def draw(
-        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+        self, config: Config, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
     ) -> Iterator[Sequence[Drawn]]:
-        tasks = (DrawShard(config, sampler, index, self._folder, self._token) for index in missing)
+        """Shards in any order; now and then none, so that whoever draws has a look."""
+        tasks = (DrawShard(config, index, self._folder, self._token) for index in missing)
         for group in self._pool.stream(tasks):
             yield [drawn for _, drawn in group]
 
@@ -127,13 +130,3 @@ class Pooled:
         pool = self._pool
         notes = pool.notes[-1] if pool.notes else ""
         return {"workers": pool.size, "ready": pool.ready, "replaced": pool.replaced, "note": notes[:500]}
-
-
-def _maker(target: Any) -> Callable[[], Any]:
-    """What builds the target in a worker."""
-    if isinstance(target, Chain | TokenOracle | DenoisingTarget):
-        return lambda: target
-    if not callable(target):
-        raise InputError(f"target must be a function that makes the model in a worker, or a chain, not {short(target)}")
-    make: Callable[[], Any] = target
-    return make

@@ -1,50 +1,28 @@
-"""Draw samples for so many seconds at most, and say whether that was enough."""
+"""So many seconds to draw samples in."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from typing import final
 
-from drawahead.chains.base import Chain
-from drawahead.errors import SamplingError
-from drawahead.oracles.tokens import TokenOracle
-from drawahead.report import Report
-from drawahead.rounds.threads import Executor
-from drawahead.sample import Result, sample
-from drawahead.samplers.base import Sampler
+from drawahead.rounds.run import Stop
 
 
-class _OutOfTimeError(Exception):
-    pass
+@final
+class Deadline(Stop):
+    """Stops `sample` between rounds so many seconds after it was first looked at, as `clock` tells them (real time by
+    default): a round is made in any case.
 
-
-def sample_within(
-    seconds: float,
-    target: Chain | TokenOracle,
-    num_samples: int,
-    *,
-    sampler: Sampler,
-    seed: int,
-    executor: Executor | None = None,
-    on_round: Callable[[Report], None] | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> tuple[Result, bool]:
-    """The result of `sample`, and whether it is complete.
-
-    An incomplete one has a bias that no law check should be made on: samples that finish early are not typical.
-    `clock` (real time, unless another is given) is read between rounds, so a single long round is never cut.
+    Samples that finish early are not typical: no law should be checked on an incomplete result.
     """
-    deadline = clock() + seconds
 
-    def watch(report: Report) -> None:
-        if on_round is not None:
-            on_round(report)
-        if clock() > deadline and report.num_samples < num_samples:
-            raise _OutOfTimeError
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock, self._end = seconds, clock, math.inf
 
-    try:
-        return sample(target, num_samples, sampler=sampler, seed=seed, executor=executor, on_round=watch), True
-    except SamplingError as error:
-        if not isinstance(error.__cause__, _OutOfTimeError):
-            raise
-        return error.result, False
+    def is_set(self) -> bool:
+        if self._end == math.inf:
+            self._end = self._clock() + self._seconds
+            return False
+        return self._clock() > self._end

@@ -16,7 +16,7 @@ from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
 from drawahead.show.terminal import titled, yes_or_no
-from drawahead.teaching.budget import sample_within
+from drawahead.teaching.budget import Deadline
 from drawahead.verification.statistics import same_law
 
 Watch = Callable[[str, int], Callable[[Report], None] | None]
@@ -127,11 +127,9 @@ def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor
 
 def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch, where: Local) -> Measured:
     base = sample(chain, num_samples, sampler=Sequential(), seed=seed, executor=where).report.seconds
-    on_round = watch("recursive", num_samples)
-    result, complete = sample_within(
-        RECURSIVE_SECONDS, chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round
-    )
-    if complete:
+    on_round, stop = watch("recursive", num_samples), Deadline(RECURSIVE_SECONDS)
+    result = sample(chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round, stop=stop)
+    if result.complete:
         note = "fewer samples, for its run time has a heavy tail; the check of the distribution is weaker"
         return _row("recursive", result, base, reference, note)
     note = f"stopped after {RECURSIVE_SECONDS:.0f} s with {len(result.samples)} of {num_samples} samples"

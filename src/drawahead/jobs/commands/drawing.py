@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import Any
 
 from drawahead import jobs
 from drawahead.cli.registry import entry_of, setup
@@ -20,28 +20,25 @@ from drawahead.words import counted
 _MOST_IN_REPORT = 10_000  # shards: a report of more would be long in the making, and large
 
 
-@final
-@dataclass(frozen=True)
-class JobOptions:
-    """The options of `drawahead sample` that every job has; None where one is not given."""
-
-    num: int | None
-    seed: int | None
-    sampler: Sampler | None
-    max_batch_size: int | None
-    shard_size: int | None
-    resume: bool
-    any_version: bool
-    workers: RayWorkers | None
-
-
-def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, json: bool, quiet: bool) -> None:
-    """Draw what is missing, and say what there is."""
-    found = jobs.read(folder) if wanted.resume and (folder / "manifest.json").exists() else None
-    if found is not None:
-        asked = _as_begun(target, asked, found)
-        wanted = replace(wanted, num=wanted.num or found.config.num)
-    plan = planned(target, asked, wanted.workers, wanted.num)
+def run(
+    target: str,
+    asked: TargetOptions,
+    folder: Path,
+    num: int | None,
+    seed: int | None,
+    sampler: Sampler | None,
+    resume: bool,
+    workers: RayWorkers | None,
+    settings: dict[str, Any],
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Draw what is missing, and say what there is. settings: what `jobs.draw` takes as it is."""
+    begun = jobs.read(folder) if resume and (folder / "manifest.json").exists() else None
+    if begun is not None:
+        asked, num = _as_begun(target, asked, begun), num or begun.config.num
+    plan = planned(target, asked, workers, num)
     if plan.remark and not (quiet or json):
         say(*plan.remark.splitlines())
     try:
@@ -52,14 +49,12 @@ def run(target: str, asked: TargetOptions, folder: Path, wanted: JobOptions, *, 
                 plan.num,
                 name=target,
                 options=plan.options,
-                resume=wanted.resume,
-                any_version=wanted.any_version,
-                shard_size=wanted.shard_size,
-                sampler=wanted.sampler or (plan.sampler if found is None else None),
-                seed=wanted.seed if wanted.seed is not None or found is not None else 0,
-                max_batch_size=wanted.max_batch_size,
-                workers=wanted.workers,
+                resume=resume,
+                sampler=sampler or (plan.sampler if begun is None else None),
+                seed=0 if seed is None and begun is None else seed,
+                workers=workers,
                 progress=not quiet,
+                **settings,
             )
     except KeyboardInterrupt:
         raise Stopped(f"interrupted; {_what_is_kept(target, folder)}", INTERRUPTED) from None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -35,8 +36,6 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
-    from drawahead.jobs.commands.standing import sentence, standing
-
     verify = True
     while True:
         found = standing(folder, verify=verify)
@@ -53,9 +52,7 @@ def check(folder: Folder, target: Own = None, json: options.Json = False, quiet:
     from drawahead.jobs.commands.report import chain_of
 
     job = jobs.read(folder)
-    damaged = [shard.file for shard in job.damaged()]
-    if not job.has_condition:
-        damaged.append("the condition")
+    damaged = job.damaged_files()
     if damaged:
         chain, which = chain_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
         if chain is None:
@@ -93,6 +90,7 @@ def export(
     from drawahead.jobs.export import WRITERS
 
     job = jobs.read(folder)
+    _ = job.condition  # refuses a damaged one
     path = out or folder.absolute().with_name(f"{folder.absolute().name}.{to}")
     if path.exists():
         raise InputError(f"{path} is there already: name another one with --out")
@@ -111,3 +109,51 @@ def export(
         say_json(found)
     elif not quiet:
         say(f"wrote {path}: {job.num_samples} of {counted(job.config.num, 'sample')}")
+
+
+def standing(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+    """What is done, what is damaged, what is under way, and what stopped it, as plain values. Unless they are verified,
+    shards are not read."""
+    from drawahead import jobs
+    from drawahead.jobs import lock, store
+
+    job, told, drawing = jobs.read(folder), store.told(folder), lock.in_use(folder)
+    rate = None
+    if told and drawing:
+        rate = max(0, told["done"] - told["earlier"]) / max(told["at"] - told["since"], 1e-3)
+    return {
+        "folder": str(folder),
+        "target": job.config.name,
+        "done": job.finished,
+        "num": job.config.num,
+        "shards": len(job.shards),
+        "damaged": job.damaged_files() if verify else [],
+        "drawing": drawing,
+        "samples_per_second": rate,
+        "seconds_left": (job.config.num - job.finished) / rate if rate else None,
+        "workers": told["workers"] if told and drawing else {},
+        "error": told["error"] if told and not drawing else "",
+    }
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """The same in words."""
+    from drawahead.show.progress import clock
+
+    samples, shards = counted(found["num"], "sample"), counted(found["shards"], "shard")
+    parts = [f"{found['target']}: {found['done']} of {samples} in {shards}"]
+    if found["samples_per_second"]:
+        parts += [f"{found['samples_per_second']:.3g} per second", f"{clock(found['seconds_left'])} left"]
+    damaged, workers = found["damaged"], found["workers"]
+    if damaged:
+        check = shlex.join(["drawahead", "check", found["folder"]])
+        parts.append(f"{len(damaged)} damaged: {', '.join(damaged[:5])}; {check} draws them again")
+    if {"ready", "workers", "replaced"} <= workers.keys():
+        parts.append(f"{workers['ready']} of {workers['workers']} workers, {workers['replaced']} replaced")
+    if found["done"] == found["num"] and not damaged:
+        return ", ".join([*parts, "complete"])
+    if found["drawing"]:
+        return ", ".join([*parts, *([str(workers["note"])] if workers.get("note") else [])])
+    why = f"stopped: {found['error']}" if found["error"] else "nobody draws it"
+    again = shlex.join(["drawahead", "sample", found["target"], "--out", found["folder"], "--resume"])
+    return f"{', '.join(parts)}; {why}; go on with: {again}"

@@ -144,14 +144,16 @@ class Folder:
         self._write_sequences(name, part)
         self.store.write(self.store.part(f"{name}.json"), sealed_json({"job": self.job, "part": asdict(part)}))
 
-    def finished(self, name: str, sha256: str) -> Part | None:
-        """What is finished of a structure, if it is; one whose file has changed since is refused. A damaged part is
-        named, and drawn again; a FASTA file that is damaged or gone is written again."""
+    def finished(self, name: str, sha256: str, sequences: int) -> Part | None:
+        """What is finished of a structure, so many sequences, if it is; one whose file has changed since is refused. A
+        damaged part is named, and drawn again; a FASTA file that is damaged or gone is written again."""
         path = self.store.part(f"{name}.json")
         if not path.exists():
             return None
         try:
             part = self._read(path)
+            if len(part.designed) != sequences:
+                raise InputError("it does not hold all sequences")
         except (InputError, ValueError, TypeError, KeyError):
             words = printable(f"damaged in {self.store.folder}, and drawn again: {path.name}")
             warnings.warn(words, RuntimeWarning, stacklevel=2)

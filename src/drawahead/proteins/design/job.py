@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 import torch
 
-from drawahead.errors import DrawaheadError, InputError
+from drawahead.errors import DrawaheadError, InputError, JobError
 from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import files
 from drawahead.proteins.design import sources
@@ -24,7 +24,6 @@ from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
 from drawahead.show.progress import clock
 from drawahead.validate import as_device
-from drawahead.values import dataclass
 
 
 @final
@@ -106,10 +105,14 @@ def run(
     }
     home = Path(folder)
     found, wrong = sources.find(structures)
-    with Folder.opened(home, about, resume=resume) as opened:
-        work = _Work(opened, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
-        parts = work.all(found, wrong)
-        opened.write_table(parts, asked.seed)
+    try:
+        with Folder.opened(home, about, resume=resume) as opened:
+            work = _Work(opened, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
+            parts = work.all(found, wrong)
+            opened.write_table(parts, asked.seed)
+    except OSError as error:
+        why = f"{error.strerror or error}; what is finished is kept in {home}: resume it"
+        raise JobError(why, home) from error
     return DesignJob(home, parts, work.failed, work.standing)
 
 
@@ -137,7 +140,7 @@ class _Work:
         for name, path in found.items():
             try:
                 sums[name] = files.sha256(_bytes(path))
-                done = self.folder.finished(name, sums[name])
+                done = self.folder.finished(name, sums[name], each)
                 if done is not None:
                     parts[name] = done
                     self.standing.earlier += 1

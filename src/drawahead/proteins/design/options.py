@@ -60,9 +60,10 @@ class Options:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {"num": whole("num", self.num, 1), "seed": whole("seed", self.seed, 0)}
+        checked: dict[str, Any] = {"num": whole("num", self.num, 1), "seed": whole("seed", self.seed, 0, 2**63 - 1)}
         checked |= {"temperature": numbers("temperature", self.temperature)}
         checked |= {"symmetry_weights": numbers("symmetry_weights", self.symmetry_weights)}
+        checked |= {"pssm_threshold": number("pssm_threshold", self.pssm_threshold)}
         for name in ("pssm_share", "backbone_noise"):
             checked[name] = number(name, getattr(self, name), least=0)
         if self.dtype not in _DTYPES:

@@ -1,18 +1,16 @@
-"""What a user asks for, the model that it is drawn from, and the configuration that follows: a new one, or that of the
-job to resume."""
+"""A model that shards of a job are drawn from: what is measured before a job begins, and a shard."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, final
+from dataclasses import dataclass
+from typing import Any, final
 
 from drawahead.chains.base import Chain
 from drawahead.errors import InputError
-from drawahead.jobs.config import MOST_SHARDS, Config, Facts, versions
-from drawahead.jobs.job import Manifest
-from drawahead.jobs.shards import Drawn
+from drawahead.jobs.config import MOST_SHARDS, Config, facts
+from drawahead.jobs.shards import encoded
 from drawahead.oracles.condition import Conditions
 from drawahead.randomness import seed_from
 from drawahead.report import Report
@@ -47,72 +45,34 @@ class JobRequest:
     max_live: int | None = None
     graphs: bool | None = None
 
-    def resumed(self, found: Manifest, facts: Facts, *, any_version: bool) -> tuple[Config, Sampler]:
-        """The configuration of the job to go on with, if that is what is asked for, and its sampler."""
-        config = found.config
-        written = config.sampler
-        if self.sampler is not None and not (isinstance(self.sampler, Auto) and written.choice):
-            written = SamplerRecord(repr(self.sampler), self.sampler, written.choice, written.probes)
-        given = {
-            key: value
-            for key in ("seed", "shard_size", "max_batch_size", "max_live", "graphs")
-            if (value := getattr(self, key)) is not None
-        }
-        if "shard_size" in given:
-            given["shard_size"] = min(given["shard_size"], self.num)
-        here = replace(
-            config, name=self.name, options=self.options, num=self.num, sampler=written, **given, **vars(facts)
-        )
-        different = config.differences(here)
-        if different:
-            raise InputError(f"the job was begun with another configuration: {'; '.join(different)}")
-        if written.sampler is None:
-            raise InputError(f"the job was begun with a sampler of your own, {written.text}: give it again")
-        now, then = versions(), found.versions[-1]
-        changed = [
-            f"{key} {then[key]} there, {now[key]} here" for key in ("drawahead", "torch") if now[key] != then[key]
-        ]
-        if changed and not any_version:
-            raise InputError(
-                f"the job was begun with other versions ({'; '.join(changed)}), which may not draw the very same "
-                "samples; to go on all the same, ask for any version"
-            )
-        return config, written.sampler
 
+@final
+@dataclass(frozen=True)
+class Drawn:
+    """A shard that was drawn: its bytes, or the name under which a worker has left them among the shards."""
 
-class Drawer(Protocol):
-    """Who draws the shards of a job."""
-
-    facts: Facts
-
-    def begin(self, asked: JobRequest) -> Config:
-        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
-
-    def condition(self) -> Conditions:
-        """What the model is told about each sample, on the CPU."""
-
-    def draw(
-        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
-    ) -> Iterator[Sequence[Drawn]]:
-        """Draw what is missing. -> shards as they come, in any order; now and then none, so that others have a look."""
-
-    def workers(self) -> dict[str, Any]:
-        """What is known about whoever draws: for `drawahead status`."""
+    index: int
+    totals: dict[str, Any]
+    """Of its report."""
+    data: bytes | None = None
+    left: str = ""
 
 
 @final
 class Model:
-    """A chain, and the runner that draws all shards from it: a drawer in this process."""
+    """A chain, and the runner that draws all shards from it, in this process."""
 
     def __init__(self, chain: Chain, executor: Executor | None = None) -> None:
-        self.chain, self.facts = chain, Facts.of(chain)
+        self.chain, self.facts = chain, facts(chain)
         self._runner = Runner(chain, executor=executor)
 
     def condition(self) -> Conditions:
+        """What the model is told about each sample, on the CPU."""
         condition: Conditions = getattr(self.chain, "condition", {})
         return {name: table.cpu() for name, table in condition.items()}
 
     def begin(self, asked: JobRequest) -> Config:
+        """The configuration of a new job. Measures what the user left open: the sampler, the size of a shard."""
         self.chain.check(asked.num)
         seed, max_live = seed_from(asked.seed, None), asked.max_live or 1024
         runner = self._runner.using(sampler=asked.sampler, graphs=asked.graphs, max_batch_size=asked.max_batch_size)
@@ -131,41 +91,32 @@ class Model:
             # Written down before anything is drawn: it depends on timings, and all shards must be drawn alike.
             chosen = runner.settle(size, seed=seed, max_live=max_live)
             written = SamplerRecord(repr(chosen.sampler), chosen.sampler, chosen.choice, chosen.probes)
-        return Config(
-            name=asked.name,
-            options=asked.options,
-            num=asked.num,
-            seed=seed,
-            sampler=written,
-            shard_size=size,
-            max_batch_size=asked.max_batch_size,
-            max_live=max_live,
-            graphs=asked.graphs,
-            **vars(self.facts),
-        )
+        settled = {"seed": seed, "sampler": written, "shard_size": size, "max_live": max_live}
+        return Config(**vars(asked) | settled | self.facts)
 
-    def shard(
-        self, config: Config, sampler: Sampler, index: int, on_round: OnRound = None, stop: Stop | None = None
-    ) -> Result:
-        """Draw the shard with this number."""
+    def shard(self, config: Config, index: int, on_round: OnRound = None, stop: Stop | None = None) -> Drawn | None:
+        """Draw the shard with this number; None if it was stopped."""
         first, count = config.part(index)
-        runner = self._runner.using(sampler=sampler, graphs=config.graphs, max_batch_size=config.max_batch_size)
-        return runner.sample(
+        runner = self._runner.using(
+            sampler=config.sampler.sampler, graphs=config.graphs, max_batch_size=config.max_batch_size
+        )
+        result = runner.sample(
             count, first=first, seed=config.seed, max_live=config.max_live, on_round=on_round, stop=stop
         )
+        return Drawn(index, result.report.totals(), encoded(result, config)) if result.complete else None
 
     def draw(
-        self, config: Config, sampler: Sampler, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
+        self, config: Config, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
     ) -> Iterator[Sequence[Drawn]]:
+        """Draw what is missing. -> shards as they come."""
         for index in missing:
-            if stop is not None and stop.is_set():
+            drawn = self.shard(config, index, watch(), stop)
+            if drawn is None:
                 return
-            result = self.shard(config, sampler, index, watch(), stop)
-            if not result.complete:
-                return
-            yield [Drawn.of(index, result, config)]
+            yield [drawn]
 
     def workers(self) -> dict[str, Any]:
+        """What is known about whoever draws; nothing, as it is this process."""
         return {}
 
 
