@@ -114,19 +114,18 @@ class _Timed(nn.Module):
         return answer
 
 
-def chain(place: Place, model: Emulator, spectra: Tensor, *, half: bool = False) -> da.GaussianChain:
+def chain(place: Place, model: Emulator, spectra: Tensor, *, precision: str = "float32") -> da.GaussianChain:
     """DDPM with the package's own betas, for these spectra (m, *SHAPE)."""
     schedule = da.DDPM() if place.real else da.DDPM(timesteps=da.schedules.spaced(SMALL, of=1000))
-    network, dtype = model.network, torch.float32
-    if half:
-        dtype, network = torch.float16, halved(network)
+    dtype: torch.dtype = getattr(torch, precision if place.real else "float32")
+    network = model.network if dtype == torch.float32 else halved(model.network, dtype)
     denoiser = da.from_epsilon(_Timed(network), schedule)
     condition = {"x_cdn": spectra.to(place.device, dtype)}
     return da.GaussianChain(denoiser, schedule, SHAPE, condition=condition, dtype=dtype, device=place.device)
 
 
-def halved(network: nn.Module) -> nn.Module:
-    """A copy in float16. Its convolutions standardise their weights in every call, with another constant in half
+def halved(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy in half precision. Its convolutions standardise their weights in every call, with another constant in half
     precision, which makes another network of it: here that is done once, in float32."""
     network = copy.deepcopy(network)
     for name, module in [*network.named_modules()]:
@@ -137,13 +136,9 @@ def halved(network: nn.Module) -> nn.Module:
             plain.weight, plain.bias = nn.Parameter((module.weight - mean) * (spread + 1e-5).sqrt()), module.bias
             parent, _, own = name.rpartition(".")
             setattr(network.get_submodule(parent), own, plain.requires_grad_(False))
-    embedding: Any = network.half().time_mlp
-    embedding[0].register_forward_hook(_in_half)  # times are embedded in float32
+    embedding: Any = network.to(dtype).time_mlp
+    embedding[0].register_forward_hook(lambda module, inputs, output: output.to(dtype))  # times stay in float32
     return network
-
-
-def _in_half(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    return output.half()
 
 
 def shorten(whole: Path, part: Path) -> None:
