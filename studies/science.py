@@ -23,6 +23,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.verification.statistics import two_sample_vectors
+from studies.emulated import emulated
 from studies.spectra import Emulator, chain, emulator, shorten
 from studies.speed.place import Place
 from studies.speed.timing import measured, said
@@ -32,7 +33,7 @@ from studies.tables import table
 DRAWS = 200
 BATCHES = (1, 16, 64, 200)
 SIDES = ("drawahead", "sequential")
-PARTS = ("laws", "halves", "rows")
+PARTS = ("laws", "halves", "rows", "emulated")
 Numbers = dict[str, Any]
 
 
@@ -159,6 +160,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Where the package is, and how long it may take."""
     parser.add_argument("--device", default="cuda", help="cpu: a few steps, to see that everything runs")
     parser.add_argument("--package", type=Path, help="the folder psdenoiser of the wheel")
+    parser.add_argument("--emulator", type=Path, help="the folder of py21cmemu 3.0, for the part `emulated`")
     parser.add_argument("--spectra", type=Path, help="spectra, as --shorten writes them")
     parser.add_argument("--shorten", type=Path, nargs=2, metavar=("FROM", "TO"), help="write a small file of spectra")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for timings: then rows are left out")
@@ -171,28 +173,34 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
         shorten(*arguments.shorten)
         raise SystemExit(f"wrote {arguments.shorten[1]}")
     stamp, place, path = Stamp(arguments), Place(arguments.device), data_path(arguments.out, "science")
-    model = emulator(arguments, place)
-    data: Data = read(path) if path.exists() and place.real else {"laws": [], "halves": [], "rows": []}
-    data |= {"kperp": model.kperp, "machine": place.name()}
+    data: Data = {"laws": [], "halves": [], "rows": [], "emulated": []}
+    data |= read(path) if path.exists() and place.real else {}
+    data |= {"machine": place.name()}
 
     def saved() -> None:
         save(data | stamp.made(), path)
 
-    for part, function in (("laws", laws), ("halves", halves)):
-        if part in arguments.parts:
-            data[part] = function(place, model, watch)
-            saved()
-            place.forget()
-    if "rows" in arguments.parts:
-        speeds(place, model, arguments.limit, data["rows"], saved)
+    if arguments.parts != ["emulated"]:
+        model = emulator(arguments, place)
+        data |= {"kperp": model.kperp}
+        for part, function in (("laws", laws), ("halves", halves)):
+            if part in arguments.parts:
+                data[part] = function(place, model, watch)
+                saved()
+                place.forget()
+        if "rows" in arguments.parts:
+            speeds(place, model, arguments.limit, data["rows"], saved)
+    if "emulated" in arguments.parts and arguments.emulator is not None:
+        data["emulated"] = []
+        emulated(place, arguments.emulator, data["emulated"], saved)
     return data | stamp.made()
 
 
 def values(data: Data | None) -> dict[str, str | None]:
     """What the section says; nothing before it was measured."""
     if data is None:
-        names = ("gpu", "versions", "laws", "halves", "speeds", "draws", "law_seconds", "law_rounds", "figure")
-        return dict.fromkeys(names)
+        names = "gpu versions laws halves speeds emulated draws law_seconds law_rounds figure"
+        return dict.fromkeys(names.split())
     lines = []
     for row in data["laws"]:
         one, ahead, ode = row["sequential"], row["drawahead"], row["ode"]
@@ -231,6 +239,21 @@ def values(data: Data | None) -> dict[str, str | None]:
             ],
         )
         if data["halves"]
+        else None,
+        "emulated": table(
+            ["draws", "its own loop, s", "one by one, s", "drawahead, s", "rounds", "times faster"],
+            [
+                [
+                    str(row["draws"]),
+                    f"{row['draws'] * data['emulated'][0]['own_seconds']:.1f}",
+                    *(f"{row[side]['seconds']:.2f}" for side in ("sequential", "drawahead")),
+                    f"{row['drawahead']['mean_rounds']:.1f}",
+                    f"{row['sequential']['seconds'] / row['drawahead']['seconds']:.1f}",
+                ]
+                for row in data["emulated"]
+            ],
+        )
+        if data["emulated"]
         else None,
         "speeds": table(
             ["draws", "precision", "its own sampler, ms", "one by one, ms", "drawahead, ms", "rounds", "times faster"],

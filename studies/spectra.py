@@ -54,7 +54,7 @@ def emulator(arguments: argparse.Namespace, place: Place) -> Emulator:
         noisy, truth = (torch.as_tensor(file[name]).double() for name in ("deltasq_realisations", "true_deltasq_means"))
         redshifts, kperp = file["redshifts"].tolist(), file["kperp_over_Mpc"].tolist()
     spectra = ((noisy.log10() - facts["noisy_mean"]) / facts["noisy_std"] * 2 - 1).float().view(-1, *SHAPE)
-    model, sde, sampler = (_part(arguments.package, name) for name in ("model", "sde", "sample_pytorch"))
+    model, sde, sampler = (part_of(arguments.package, name) for name in ("model", "sde", "sample_pytorch"))
     network = model.UNet(dim=SHAPE[1:], channels=2, dim_mults=(1, 2, 4, 8), cdn_len=None)
     weights = torch.load(arguments.package / "denoiser_model.pt", map_location="cpu", weights_only=True)
     network.load_state_dict(weights)
@@ -70,13 +70,14 @@ def emulator(arguments: argparse.Namespace, place: Place) -> Emulator:
     return Emulator(network, ode, spectra, truth.log10().view(-1, *SHAPE), redshifts, kperp, scale)
 
 
-def _part(package: Path, name: str) -> Any:
-    """A module of the package, without its `__init__`, which needs astropy for units alone."""
-    if "psdenoiser" not in sys.modules:
-        bare = ModuleType("psdenoiser")
-        bare.__path__ = [str(package)]
-        sys.modules["psdenoiser"] = bare
-    return importlib.import_module(f"psdenoiser.{name}")
+def part_of(package: Path, name: str) -> Any:
+    """A module of a package, without any `__init__`: theirs need astropy, for units alone."""
+    *folders, _ = [package.name, *name.split(".")]
+    for i in range(1, len(folders) + 1):
+        bare = ModuleType(".".join(folders[:i]))
+        bare.__path__ = [str(package.joinpath(*folders[1:i]))]
+        sys.modules.setdefault(bare.__name__, bare)
+    return importlib.import_module(f"{package.name}.{name}")
 
 
 class _Little(nn.Module):
