@@ -12,6 +12,8 @@ medians after a warm-up; both sides of drawahead are captured.
 from __future__ import annotations
 
 import argparse
+import itertools
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +33,12 @@ from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, re
 from studies.tables import table
 
 DRAWS = 200
-BATCHES = (1, 16, 64, 200)
-SIDES = ("drawahead", "sequential")
+CASES = [
+    *itertools.product(("float32", "float16"), (1, 16, 64, 200)),
+    ("float16, channels last", 200),
+    *itertools.product(("float16, compiled", "float32, compiled"), (200, 1, 16, 64)),
+]
+"""Precision and draws."""
 PARTS = ("laws", "halves", "rows", "emulated")
 Numbers = dict[str, Any]
 
@@ -118,42 +124,47 @@ def _against(model: Emulator, i: int, draws: Tensor, single: Tensor | None) -> N
 
 def speeds(place: Place, model: Emulator, limit: float, rows: list[Numbers], save_rows: Callable[[], None]) -> None:
     """Row by row, the ones that matter most first; rows from before stay, and what there is no time for is left out."""
-    began = time.perf_counter()
-    measured_before = {(row["draws"], row["precision"], row["compiled"]) for row in rows}
-    cases = [(batch, name, False) for name in ("float32", "float16") for batch in BATCHES]
-    cases += [(batch, name, True) for name in ("float16", "float32") for batch in (200, 1, 16, 64)]
-    if not place.real:
-        cases = [(batch, name, False) for name in ("float32", "float16") for batch in (1, 2)]
-    chains: dict[tuple[str, bool], da.GaussianChain] = {}
-    for batch, name, compiled in cases:
-        if (batch, name, compiled) in measured_before:
+    began, chains = time.perf_counter(), dict[str, da.GaussianChain]()
+    for name, batch in CASES if place.real else itertools.product(("float32", "float16"), (1, 2)):
+        if any(row["draws"] == batch and row["precision"] == name for row in rows):
             continue
-        words = f"{batch} draws, {name}{', compiled' * compiled}"
+        words = f"{batch} draws, {name}"
         if time.perf_counter() - began > limit:
             print(f"no time is left for {words}", flush=True)
             continue
-        if (name, compiled) not in chains:
+        if name not in chains:
             chains.clear()
             place.forget()
-            made = chain(place, model, model.spectra[:1], precision=name)
-            chains[name, compiled] = made.compiled() if compiled else made
-        target = chains[name, compiled]
-        row: Numbers = {"draws": batch, "precision": name, "compiled": compiled}
+            chains[name] = _chain(place, model, name)
+        row: Numbers = {"draws": batch, "precision": name}
         try:
-            row["sequential"] = measured(place, target, da.Sequential(), batch, place.seeds[:1])
-            row["drawahead"] = measured(place, target, None, batch, place.seeds[:2])
+            row["sequential"] = measured(place, chains[name], da.Sequential(), batch, place.seeds[:1])
+            said(f"{words}, one by one", row["sequential"])
+            row["drawahead"] = measured(place, chains[name], _window(rows, name, batch), batch, place.seeds[:2])
+            said(f"{words}, ahead", row["drawahead"])
         except da.DrawaheadError as error:  # half precision may not be enough for it
             print(f"{words}: {error}", flush=True)
             continue
-        if name == "float32" and not compiled:
+        if name == "float32":
             start = place.now()
             _, row["ode_passes"] = model.ode(model.spectra[0], batch)
             row["ode_seconds"] = place.now() - start
-        row["note"] = target.note
-        for side in SIDES:
-            said(f"{words}, {side}", row[side])
-        rows.append(row)
+        rows.append(row | {"note": chains[name].note})
         save_rows()
+
+
+def _chain(place: Place, model: Emulator, name: str) -> da.GaussianChain:
+    precision, *more = name.split(", ")
+    made = chain(place, model, model.spectra[:1], precision=precision, last="channels last" in more)
+    return made.compiled() if "compiled" in more else made
+
+
+def _window(rows: list[Numbers], name: str, batch: int) -> da.Sampler | None:
+    """A compiled network is drawn from with the window that was chosen without: to choose would compile for minutes."""
+    plain = name.removesuffix(", compiled")
+    before = [row["drawahead"]["sampler"] for row in rows if (row["precision"], row["draws"]) == (plain, batch)]
+    found = re.search(r"window=(\d+)", before[0]) if before and plain != name else None
+    return da.Coupled(int(found[1])) if found else None
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -210,12 +221,11 @@ def values(data: Data | None) -> dict[str, str | None]:
     heading = ["redshift", *(f"{what} {who}" for what in ("off, %,", "spread, %,") for who in ("ahead", "DDPM", "ODE"))]
     heading += ["ahead beside DDPM", "ODE beside DDPM"]
     times = []
-    for row in sorted(data["rows"], key=lambda row: (row["compiled"], row["precision"] != "float32", row["draws"])):
+    for row in sorted(data["rows"], key=lambda row: (row["precision"][5:], row["precision"], row["draws"])):
         one, ahead = row["sequential"], row["drawahead"]
-        kind = row["precision"] + ", compiled" * row["compiled"]
         own = f"{row['ode_seconds'] * 1e3:.0f} ({row['ode_passes']} passes)" if "ode_seconds" in row else ""
         cells = [f"{one['seconds'] * 1e3:.0f}", f"{ahead['seconds'] * 1e3:.0f}", f"{ahead['mean_rounds']:.1f}"]
-        times.append([str(row["draws"]), kind, own, *cells, f"{one['seconds'] / ahead['seconds']:.1f}"])
+        times.append([str(row["draws"]), row["precision"], own, *cells, f"{one['seconds'] / ahead['seconds']:.1f}"])
     first = data["laws"][0]
     return {
         "gpu": data["machine"],

@@ -115,11 +115,14 @@ class _Timed(nn.Module):
         return answer
 
 
-def chain(place: Place, model: Emulator, spectra: Tensor, *, precision: str = "float32") -> da.GaussianChain:
-    """DDPM with the package's own betas, for these spectra (m, *SHAPE)."""
+def chain(
+    place: Place, model: Emulator, spectra: Tensor, *, precision: str = "float32", last: bool = False
+) -> da.GaussianChain:
+    """DDPM with the package's own betas, for these spectra (m, *SHAPE); `last`: its channels last in memory."""
     schedule = da.DDPM() if place.real else da.DDPM(timesteps=da.schedules.spaced(SMALL, of=1000))
     dtype: torch.dtype = getattr(torch, precision if place.real else "float32")
     network = model.network if dtype == torch.float32 else halved(model.network, dtype)
+    network = network.to(memory_format=torch.channels_last) if last else network
     denoiser = da.from_epsilon(_Timed(network), schedule)
     condition = {"x_cdn": spectra.to(place.device, dtype)}
     return da.GaussianChain(denoiser, schedule, SHAPE, condition=condition, dtype=dtype, device=place.device)
