@@ -1,7 +1,7 @@
 """A denoiser of 21-cm power spectra that somebody else trained, beside its own sampler, on its own test spectra.
 
     pip download --no-deps 21cmpsdenoiser==1.0.2      # the wheel has the weights, the source distribution the spectra
-    python -m studies science --package FOLDER/psdenoiser --spectra FOLDER/spectra.npz --no-page   # one GPU, 2 minutes
+    python -m studies science --package FOLDER/psdenoiser --spectra FOLDER/spectra.npz --no-page   # one GPU, 5 minutes
     make bench STUDY=science OPTIONS=--page           # the section of docs/science.md
 
 `--shorten FROM TO` writes the few spectra that are used into a small file. Three samplers draw for each spectrum:
@@ -12,6 +12,8 @@ medians after a warm-up; both sides of drawahead are captured.
 from __future__ import annotations
 
 import argparse
+import itertools
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,30 +21,37 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import drawahead as da
 from drawahead.verification.statistics import two_sample_vectors
+from studies.emulated import emulated
 from studies.spectra import Emulator, chain, emulator, shorten
 from studies.speed.place import Place
 from studies.speed.timing import measured, said
-from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, save
+from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, read, save
 from studies.tables import table
 
 DRAWS = 200
-BATCHES = (1, 16, 64, 200)
-SIDES = ("drawahead", "sequential")
+CASES = [
+    *itertools.product(("float32", "float16"), (1, 16, 64, 200)),
+    ("float16, channels last", 200),
+    *itertools.product(("float16, compiled", "float32, compiled"), (200, 1, 16, 64)),
+]
+"""Precision and draws."""
+PARTS = ("laws", "halves", "rows", "emulated")
 Numbers = dict[str, Any]
 
 
 def laws(place: Place, model: Emulator, watch: Watch) -> list[Numbers]:
     """For each spectrum, what the three samplers say, and whether they say the same."""
-    draws, count = (DRAWS, len(model.spectra)) if place.real else (12, 2)
+    draws, count = _sizes(place, model)
     many = da.science.repeated(chain(place, model, model.spectra), draws)
     watch("drawahead", 0, 3)
     drawn = {"drawahead": da.sample(many, count * draws, seed=1)}
     watch("one by one", 1, 3)
     drawn["sequential"] = da.sample(many, count * draws, seed=2, sampler=da.Sequential())
-    samples = {name: result.samples.float().cpu().unflatten(0, (count, draws)) for name, result in drawn.items()}
+    samples = {name: _split(result, count) for name, result in drawn.items()}
     torch.manual_seed(3)  # the package draws its first states from torch's own generator
     rows = []
     for i in range(count):
@@ -52,93 +61,157 @@ def laws(place: Place, model: Emulator, watch: Watch) -> list[Numbers]:
         row: Numbers = {"redshift": model.redshifts[i], "draws": draws, "ode_passes": int(passes)}
         row["ode_seconds"] = place.now() - began
         each = {name: part[i] for name, part in samples.items()} | {"ode": own.float().cpu()}
-        found = {name: da.summary(model.logs(part)) for name, part in each.items()}
-        for name, part in found.items():
-            row[name] = {
-                "error": float((10 ** (part.median - model.truth[i]) - 1).abs().median()),
-                "spread": float((part.spread * np.log(10)).median()),
-                "bands": part.quantiles[:, 0, :, 2].tolist(),  # against kperp
-            }
-            if name != "sequential":
-                one = found["sequential"]
-                apart = (part.median - one.median) / (part.quantile_errors[2] ** 2 + one.quantile_errors[2] ** 2).sqrt()
-                row[name]["apart"] = float(apart.square().mean().sqrt())  # 1 where they differ by chance alone
-                row[name]["wider"] = float((part.spread / one.spread).median())
-                row[name]["p_value"] = two_sample_vectors(each[name].flatten(1), each["sequential"].flatten(1))
+        for name, part in each.items():
+            row[name] = _against(model, i, part, None if name == "sequential" else each["sequential"])
+            row[name]["bands"] = da.summary(model.logs(part)).quantiles[:, 0, :, 2].tolist()  # against kperp
         row["truth"] = model.truth[i][0, :, 2].tolist()
         rows.append(row)
     for name, result in drawn.items():
-        rows[0][name] |= {"seconds": result.report.seconds, "rounds": result.report.mean_rounds}
-        rows[0][name]["queries"] = result.report.queries_per_sample
-        rows[0][name]["sampler"] = result.report.sampler
+        rows[0][name] |= _counted(result)
     return rows
 
 
-def speeds(place: Place, model: Emulator, limit: float, save_rows: Callable[[list[Numbers]], None]) -> None:
-    """Row by row, the ones that matter most first; what there is no time for is left out."""
-    began, rows = time.perf_counter(), list[Numbers]()
-    batches = BATCHES if place.real else (1, 2)
-    cases = [(batch, half, False) for half in (False, True) for batch in batches]
-    cases += [(batch, True, True) for batch in (batches[0], batches[-1]) if place.real]
-    chains: dict[tuple[bool, bool], da.GaussianChain] = {}
-    for batch, half, compiled in cases:
-        if time.perf_counter() - began > limit:
-            print(f"no time is left for {batch} draws, half={half}, compiled={compiled}", flush=True)
-            continue
-        half = half and place.real
-        if (half, compiled) not in chains:
-            made = chain(place, model, model.spectra[:1], half=half)
-            chains[half, compiled] = made.compiled() if compiled else made
-        target = chains[half, compiled]
-        row: Numbers = {"draws": batch, "half": half, "compiled": compiled}
+def halves(place: Place, model: Emulator, watch: Watch) -> list[Numbers]:
+    """What half precision does to the draws of each spectrum, beside single steps in float32."""
+    draws, count = _sizes(place, model)
+    watch("one by one in float32", 0, 3)
+    single = da.science.repeated(chain(place, model, model.spectra), draws)
+    exact = _split(da.sample(single, count * draws, seed=2, sampler=da.Sequential()), count)
+    rows = []
+    for name, sampler in (("float16", None), ("float16", da.Sequential()), ("bfloat16", None)):
+        watch(f"{name}, {sampler or 'drawahead'}", len(rows), 3 * count)
+        many = da.science.repeated(chain(place, model, model.spectra, precision=name), draws)
         try:
-            row["sequential"] = measured(place, target, da.Sequential(), batch, place.seeds[:1])
-            row["drawahead"] = measured(place, target, None, batch, place.seeds[:2], warm_ups=2)
-        except da.DrawaheadError as error:  # half precision may not be enough for it
-            print(f"{batch} draws, half={half}, compiled={compiled}: {error}", flush=True)
+            result = da.sample(many, count * draws, seed=4, sampler=sampler)
+        except da.DrawaheadError as error:  # the network may not bear it
+            print(f"{name}: {error}", flush=True)
             continue
-        if not half and not compiled:
+        facts = {"precision": name, "ahead": sampler is None} | _counted(result)
+        for i, part in enumerate(_split(result, count)):
+            rows.append(facts | {"redshift": model.redshifts[i]} | _against(model, i, part, exact[i]))
+    return rows
+
+
+def _sizes(place: Place, model: Emulator) -> tuple[int, int]:
+    return (DRAWS, len(model.spectra)) if place.real else (12, 2)
+
+
+def _split(result: da.Result, count: int) -> Tensor:
+    return result.samples.float().cpu().unflatten(0, (count, -1))
+
+
+def _counted(result: da.Result) -> Numbers:
+    report = result.report
+    counted = {"seconds": report.seconds, "rounds": report.mean_rounds, "queries": report.queries_per_sample}
+    return counted | {"sampler": report.sampler}
+
+
+def _against(model: Emulator, i: int, draws: Tensor, single: Tensor | None) -> Numbers:
+    """What these draws say about spectrum i, and how far they lie from `single`, drawn one step at a time."""
+    found = da.summary(model.logs(draws))
+    row: Numbers = {
+        "error": float((10 ** (found.median - model.truth[i]) - 1).abs().median()),
+        "spread": float((found.spread * np.log(10)).median()),
+    }
+    if single is not None:
+        one = da.summary(model.logs(single))
+        apart = (found.median - one.median) / (found.quantile_errors[2] ** 2 + one.quantile_errors[2] ** 2).sqrt()
+        row["apart"] = float(apart.square().mean().sqrt())  # 1 where they differ by chance alone
+        row["wider"] = float((found.spread / one.spread).median())
+        row["p_value"] = two_sample_vectors(draws.flatten(1), single.flatten(1))
+    return row
+
+
+def speeds(place: Place, model: Emulator, limit: float, rows: list[Numbers], save_rows: Callable[[], None]) -> None:
+    """Row by row, the ones that matter most first; rows from before stay, and what there is no time for is left out."""
+    began, chains = time.perf_counter(), dict[str, da.GaussianChain]()
+    for name, batch in CASES if place.real else itertools.product(("float32", "float16"), (1, 2)):
+        if any(row["draws"] == batch and row["precision"] == name for row in rows):
+            continue
+        words = f"{batch} draws, {name}"
+        if time.perf_counter() - began > limit:
+            print(f"no time is left for {words}", flush=True)
+            continue
+        if name not in chains:
+            chains.clear()
+            place.forget()
+            chains[name] = _chain(place, model, name)
+        row: Numbers = {"draws": batch, "precision": name}
+        try:
+            row["sequential"] = measured(place, chains[name], da.Sequential(), batch, place.seeds[:1])
+            said(f"{words}, one by one", row["sequential"])
+            row["drawahead"] = measured(place, chains[name], _window(rows, name, batch), batch, place.seeds[:2])
+            said(f"{words}, ahead", row["drawahead"])
+        except da.DrawaheadError as error:  # half precision may not be enough for it
+            print(f"{words}: {error}", flush=True)
+            continue
+        if name == "float32":
             start = place.now()
             _, row["ode_passes"] = model.ode(model.spectra[0], batch)
             row["ode_seconds"] = place.now() - start
-        for side in SIDES:
-            said(f"{batch} draws, {'half' if half else 'single'}, {'compiled, ' * compiled}{side}", row[side])
-        rows.append(row)
-        save_rows(rows)
+        rows.append(row | {"note": chains[name].note})
+        save_rows()
+
+
+def _chain(place: Place, model: Emulator, name: str) -> da.GaussianChain:
+    precision, *more = name.split(", ")
+    made = chain(place, model, model.spectra[:1], precision=precision, last="channels last" in more)
+    return made.compiled() if "compiled" in more else made
+
+
+def _window(rows: list[Numbers], name: str, batch: int) -> da.Sampler | None:
+    """A compiled network is drawn from with the window that was chosen without: to choose would compile for minutes."""
+    plain = name.removesuffix(", compiled")
+    before = [row["drawahead"]["sampler"] for row in rows if (row["precision"], row["draws"]) == (plain, batch)]
+    found = re.search(r"window=(\d+)", before[0]) if before and plain != name else None
+    return da.Coupled(int(found[1])) if found else None
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Where the package is, and how long it may take."""
     parser.add_argument("--device", default="cuda", help="cpu: a few steps, to see that everything runs")
     parser.add_argument("--package", type=Path, help="the folder psdenoiser of the wheel")
+    parser.add_argument("--emulator", type=Path, help="the folder of py21cmemu 3.0, for the part `emulated`")
     parser.add_argument("--spectra", type=Path, help="spectra, as --shorten writes them")
     parser.add_argument("--shorten", type=Path, nargs=2, metavar=("FROM", "TO"), help="write a small file of spectra")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for timings: then rows are left out")
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS, help="measure these, and leave the others")
 
 
 def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
-    """Laws, then times, saved after each."""
+    """Part after part, saved after each; parts that are not wanted, and rows that were measured, stay as they are."""
     if arguments.shorten is not None:
         shorten(*arguments.shorten)
         raise SystemExit(f"wrote {arguments.shorten[1]}")
     stamp, place, path = Stamp(arguments), Place(arguments.device), data_path(arguments.out, "science")
-    model = emulator(arguments, place)
-    data: Data = {"laws": laws(place, model, watch), "kperp": model.kperp, "rows": [], "machine": place.name()}
-    save(data | stamp.made(), path)
+    data: Data = {"laws": [], "halves": [], "rows": [], "emulated": []}
+    data |= read(path) if path.exists() and place.real else {}
+    data |= {"machine": place.name()}
 
-    def save_rows(rows: list[Numbers]) -> None:
-        save(data | {"rows": rows} | stamp.made(), path)
-        data["rows"] = rows
+    def saved() -> None:
+        save(data | stamp.made(), path)
 
-    place.forget()
-    speeds(place, model, arguments.limit, save_rows)
+    if arguments.parts != ["emulated"]:
+        model = emulator(arguments, place)
+        data |= {"kperp": model.kperp}
+        for part, function in (("laws", laws), ("halves", halves)):
+            if part in arguments.parts:
+                data[part] = function(place, model, watch)
+                saved()
+                place.forget()
+        if "rows" in arguments.parts:
+            speeds(place, model, arguments.limit, data["rows"], saved)
+    if "emulated" in arguments.parts and arguments.emulator is not None:
+        data["emulated"] = []
+        emulated(place, arguments.emulator, data["emulated"], saved)
     return data | stamp.made()
 
 
 def values(data: Data | None) -> dict[str, str | None]:
     """What the section says; nothing before it was measured."""
     if data is None:
-        return dict.fromkeys(("gpu", "versions", "laws", "speeds", "draws", "law_seconds", "law_rounds", "figure"))
+        names = "gpu versions laws halves speeds emulated draws law_seconds law_rounds figure"
+        return dict.fromkeys(names.split())
     lines = []
     for row in data["laws"]:
         one, ahead, ode = row["sequential"], row["drawahead"], row["ode"]
@@ -148,12 +221,11 @@ def values(data: Data | None) -> dict[str, str | None]:
     heading = ["redshift", *(f"{what} {who}" for what in ("off, %,", "spread, %,") for who in ("ahead", "DDPM", "ODE"))]
     heading += ["ahead beside DDPM", "ODE beside DDPM"]
     times = []
-    for row in data["rows"]:
+    for row in sorted(data["rows"], key=lambda row: (row["precision"][5:], row["precision"], row["draws"])):
         one, ahead = row["sequential"], row["drawahead"]
-        kind = f"{'half' if row['half'] else 'single'}{', compiled' * row['compiled']}"
         own = f"{row['ode_seconds'] * 1e3:.0f} ({row['ode_passes']} passes)" if "ode_seconds" in row else ""
         cells = [f"{one['seconds'] * 1e3:.0f}", f"{ahead['seconds'] * 1e3:.0f}", f"{ahead['mean_rounds']:.1f}"]
-        times.append([str(row["draws"]), kind, own, *cells, f"{one['seconds'] / ahead['seconds']:.1f}"])
+        times.append([str(row["draws"]), row["precision"], own, *cells, f"{one['seconds'] / ahead['seconds']:.1f}"])
     first = data["laws"][0]
     return {
         "gpu": data["machine"],
@@ -163,6 +235,36 @@ def values(data: Data | None) -> dict[str, str | None]:
         "law_seconds": f"{first['drawahead']['seconds']:.1f} s instead of {first['sequential']['seconds']:.1f} s",
         "law_rounds": f"{first['drawahead']['rounds']:.0f}",
         "laws": table(heading, lines),
+        "halves": table(
+            ["redshift", "precision", "steps", "spread, %", "beside float32's", "medians apart", "p-value"],
+            [
+                [
+                    f"{row['redshift']:.1f}",
+                    row["precision"],
+                    "ahead" if row["ahead"] else "one by one",
+                    f"{100 * row['spread']:.1f}",
+                    *(f"{row[name]:.2g}" for name in ("wider", "apart", "p_value")),
+                ]
+                for row in sorted(data["halves"], key=lambda row: -row["redshift"])
+            ],
+        )
+        if data["halves"]
+        else None,
+        "emulated": table(
+            ["draws", "its own loop, s", "one by one, s", "drawahead, s", "rounds", "times faster"],
+            [
+                [
+                    str(row["draws"]),
+                    f"{row['draws'] * data['emulated'][0]['own_seconds']:.1f}",
+                    *(f"{row[side]['seconds']:.2f}" for side in ("sequential", "drawahead")),
+                    f"{row['drawahead']['mean_rounds']:.1f}",
+                    f"{row['sequential']['seconds'] / row['drawahead']['seconds']:.1f}",
+                ]
+                for row in data["emulated"]
+            ],
+        )
+        if data["emulated"]
+        else None,
         "speeds": table(
             ["draws", "precision", "its own sampler, ms", "one by one, ms", "drawahead, ms", "rounds", "times faster"],
             times,

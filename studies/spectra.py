@@ -54,7 +54,7 @@ def emulator(arguments: argparse.Namespace, place: Place) -> Emulator:
         noisy, truth = (torch.as_tensor(file[name]).double() for name in ("deltasq_realisations", "true_deltasq_means"))
         redshifts, kperp = file["redshifts"].tolist(), file["kperp_over_Mpc"].tolist()
     spectra = ((noisy.log10() - facts["noisy_mean"]) / facts["noisy_std"] * 2 - 1).float().view(-1, *SHAPE)
-    model, sde, sampler = (_part(arguments.package, name) for name in ("model", "sde", "sample_pytorch"))
+    model, sde, sampler = (part_of(arguments.package, name) for name in ("model", "sde", "sample_pytorch"))
     network = model.UNet(dim=SHAPE[1:], channels=2, dim_mults=(1, 2, 4, 8), cdn_len=None)
     weights = torch.load(arguments.package / "denoiser_model.pt", map_location="cpu", weights_only=True)
     network.load_state_dict(weights)
@@ -70,13 +70,14 @@ def emulator(arguments: argparse.Namespace, place: Place) -> Emulator:
     return Emulator(network, ode, spectra, truth.log10().view(-1, *SHAPE), redshifts, kperp, scale)
 
 
-def _part(package: Path, name: str) -> Any:
-    """A module of the package, without its `__init__`, which needs astropy for units alone."""
-    if "psdenoiser" not in sys.modules:
-        bare = ModuleType("psdenoiser")
-        bare.__path__ = [str(package)]
-        sys.modules["psdenoiser"] = bare
-    return importlib.import_module(f"psdenoiser.{name}")
+def part_of(package: Path, name: str) -> Any:
+    """A module of a package, without any `__init__`: theirs need astropy, for units alone."""
+    *folders, _ = [package.name, *name.split(".")]
+    for i in range(1, len(folders) + 1):
+        bare = ModuleType(".".join(folders[:i]))
+        bare.__path__ = [str(package.joinpath(*folders[1:i]))]
+        sys.modules.setdefault(bare.__name__, bare)
+    return importlib.import_module(f"{package.name}.{name}")
 
 
 class _Little(nn.Module):
@@ -114,19 +115,21 @@ class _Timed(nn.Module):
         return answer
 
 
-def chain(place: Place, model: Emulator, spectra: Tensor, *, half: bool = False) -> da.GaussianChain:
-    """DDPM with the package's own betas, for these spectra (m, *SHAPE)."""
+def chain(
+    place: Place, model: Emulator, spectra: Tensor, *, precision: str = "float32", last: bool = False
+) -> da.GaussianChain:
+    """DDPM with the package's own betas, for these spectra (m, *SHAPE); `last`: its channels last in memory."""
     schedule = da.DDPM() if place.real else da.DDPM(timesteps=da.schedules.spaced(SMALL, of=1000))
-    network, dtype = model.network, torch.float32
-    if half:
-        dtype, network = torch.float16, halved(network)
+    dtype: torch.dtype = getattr(torch, precision if place.real else "float32")
+    network = model.network if dtype == torch.float32 else halved(model.network, dtype)
+    network = network.to(memory_format=torch.channels_last) if last else network
     denoiser = da.from_epsilon(_Timed(network), schedule)
     condition = {"x_cdn": spectra.to(place.device, dtype)}
     return da.GaussianChain(denoiser, schedule, SHAPE, condition=condition, dtype=dtype, device=place.device)
 
 
-def halved(network: nn.Module) -> nn.Module:
-    """A copy in float16. Its convolutions standardise their weights in every call, with another constant in half
+def halved(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy in half precision. Its convolutions standardise their weights in every call, with another constant in half
     precision, which makes another network of it: here that is done once, in float32."""
     network = copy.deepcopy(network)
     for name, module in [*network.named_modules()]:
@@ -137,13 +140,9 @@ def halved(network: nn.Module) -> nn.Module:
             plain.weight, plain.bias = nn.Parameter((module.weight - mean) * (spread + 1e-5).sqrt()), module.bias
             parent, _, own = name.rpartition(".")
             setattr(network.get_submodule(parent), own, plain.requires_grad_(False))
-    embedding: Any = network.half().time_mlp
-    embedding[0].register_forward_hook(_in_half)  # times are embedded in float32
+    embedding: Any = network.to(dtype).time_mlp
+    embedding[0].register_forward_hook(lambda module, inputs, output: output.to(dtype))  # times stay in float32
     return network
-
-
-def _in_half(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    return output.half()
 
 
 def shorten(whole: Path, part: Path) -> None:

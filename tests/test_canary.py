@@ -194,7 +194,22 @@ def test_a_model_that_changes_itself_is_named_once(recwarn: pytest.WarningsRecor
             return super().forward(x, k)
 
     runner = runner_of(Counting())
+    runner.sample(NUMBER, seed=0)
+    assert not recwarn.list  # a cache that the first call fills would look like this
     with pytest.warns(RuntimeWarning, match="'calls' of the model changed while samples were drawn"):
         runner.sample(NUMBER, seed=0)
     runner.sample(NUMBER, seed=0)
+    assert not recwarn.list
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_cache_that_the_first_call_fills_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
+    class Caching(Network):
+        def forward(self, x: Tensor, k: Tensor) -> Tensor:
+            self.cache = {x.dtype: 1}
+            return super().forward(x, k)
+
+    runner = runner_of(Caching())
+    for _ in range(3):
+        runner.sample(NUMBER, seed=0)
     assert not recwarn.list

@@ -19,7 +19,10 @@ def test_it_runs_and_says_so(tmp_path: Path) -> None:
     assert [row["redshift"] for row in data["laws"]] == [6.0, 9.0]
     assert all(row["drawahead"]["p_value"] > 1e-3 > row["ode"]["p_value"] for row in data["laws"])  # the seed is fixed
     values = STUDY.values(data)
-    assert values["speeds"] is not None and values["speeds"].count("| single |") == 4
+    assert values["speeds"] is not None and values["speeds"].count("| float16 |") == 2
+    assert values["halves"] is not None and values["halves"].count("| float16 | ahead |") == 2
+    main(["science", "--no-page", "--out", str(tmp_path), "--device", "cpu", "--parts", "laws"])
+    assert not read(data_path(tmp_path, "science"))["rows"]
     pytest.importorskip("matplotlib")
     bands(data, tmp_path / "bands.png")
     assert (tmp_path / "bands.png").stat().st_size > 1000

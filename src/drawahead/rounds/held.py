@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -42,7 +43,7 @@ class Held:
         self._guard: Guard | None = None
         self._busy = 0.0  # seconds of captured rounds since the canary last agreed
         self._agreed = time.time()
-        self._said: set[str] = set()
+        self._changed: Counter[str] = Counter()  # attributes of the model that changed during a run
 
     def __reduce__(self) -> tuple[type[Held], tuple[()]]:
         """A copy of what owns it, here or in another process, begins with nothing."""
@@ -118,9 +119,10 @@ class Held:
             del self._batches[next(iter(self._batches))]
 
     def _say_changing(self, name: str) -> None:
-        """A model that changes while it is drawn from cannot use its captured rounds again: say so, once."""
-        if name not in self._said:
-            self._said.add(name)
+        """A model that changes whenever it is drawn from cannot use its captured rounds again: say so, the second time.
+        Once may be a cache that its first call fills."""
+        self._changed[name] += 1
+        if self._changed[name] == 2:
             warnings.warn(
                 f"{name!r} of the model changed while samples were drawn, so its rounds are captured anew in every "
                 "call; leave it as it is, or draw with graphs=False",
