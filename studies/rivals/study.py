@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Any:
 
 
 def _trees(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:
-    keep(protocol.trees(4 if arguments.quick else 100))
+    keep(protocol.trees(2, protocol.CHURNS[-1:]) if arguments.quick else protocol.trees(100))
 
 
 def _laws(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:
@@ -57,7 +57,7 @@ def _laws(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:
 
 
 def _tolerances(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:
-    tight.tolerances(60 if arguments.quick else 2_000, keep)
+    tight.tolerances(*((20, keep, 1) if arguments.quick else (2_000, keep)))
 
 
 def _image(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:

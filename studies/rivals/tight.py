@@ -29,8 +29,8 @@ COUNTS = (5, 10, 20, 50)
 Row = dict[str, Any]
 
 
-def tolerances(number: int, keep: Callable[[list[Row]], None]) -> None:
-    """Rounds, queries, distance and p-value of every method at every tolerance."""
+def tolerances(number: int, keep: Callable[[list[Row]], None], rungs: int = len(PICARD)) -> None:
+    """Rounds, queries, distance and p-value of every method at its first few tolerances."""
     target = mixture()
     chain = da.GaussianChain(target, schedules.DDPM(timesteps=schedules.spaced(STEPS, 1000)))
     reference = drawn(chain, number, da.Sequential(), 1)[0]
@@ -46,7 +46,7 @@ def tolerances(number: int, keep: Callable[[list[Row]], None]) -> None:
         samples, report = drawn(chain, number, sampler, 2)
         row(name, samples, report.mean_rounds, report.queries_per_sample)
     for name, window in (("ParaDiGMS", WINDOW), ("Picard", STEPS)):
-        for tolerance in PICARD:
+        for tolerance in PICARD[:rungs]:
             samples, report = drawn(chain, number, da.Picard(tolerance, window=window), 3)
             more = {"tolerance": tolerance, "window": window}
             row(name, samples, report.mean_rounds, report.queries_per_sample, **more)
@@ -54,13 +54,13 @@ def tolerances(number: int, keep: Callable[[list[Row]], None]) -> None:
     noise = torch.randn(number, STEPS, *chain.shape, dtype=torch.float64, generator=generator)
     start = torch.randn(number, *chain.shape, dtype=torch.float64, generator=generator)
     method = Parareal((chain.plan.a, chain.plan.b, chain.plan.s), chain.denoiser, noise)
-    for tolerance in PARAREAL:
+    for tolerance in PARAREAL[:rungs]:
         found = method.draw(start, tolerance)
         iterations = float(found.iterations.double().mean())
         more = {"tolerance": tolerance, "pipelined": method.pipelined(iterations), "iterations": iterations}
         row("SRDS-type", found.samples, method.rounds(iterations), method.queries(iterations), **more)
     for name, make in SOLVERS.items():
-        for steps in COUNTS:
+        for steps in COUNTS[:rungs]:
             short = da.GaussianChain(target, schedules.Given(make(steps)))
             samples, report = drawn(short, number, da.Sequential(), 5)
             row(name, samples, steps, steps, steps=steps)
