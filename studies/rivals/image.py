@@ -11,8 +11,10 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -30,9 +32,14 @@ from studies.study import Data
 
 STEPS = {"DDIM": (5, 10, 20, 30, 50, 100), "DPM-Solver++ (2M)": (5, 10, 20, 30, 50)}
 STEPS["DPM-Solver++ (2M), Karras levels"] = STEPS["DPM-Solver++ (2M)"]
-TOLERANCES = (1.0, 0.3, 0.1, 0.03)
-PARAREAL = (0.1, 0.03, 0.01)
+TOLERANCES = (1.0, 0.1, 0.03)
+PARAREAL = (0.1, 0.01)
 WINDOW = 128
+
+
+def detail(images: Tensor) -> Tensor:
+    """Differences between neighbouring pixels: large shapes count for less, fine detail for more."""
+    return torch.cat([part.flatten(1) for part in (images.diff(dim=1), images.diff(dim=2))], 1)
 
 
 @dataclass
@@ -42,6 +49,8 @@ class Rows:
     place: Place
     save: Callable[[list[Data]], None]
     limit: float
+    samples: Path | None = None
+    """A folder for the samples themselves."""
     began: float = field(default_factory=time.perf_counter)
     rows: list[Data] = field(default_factory=list)
     reference: Tensor | None = None
@@ -50,15 +59,22 @@ class Rows:
     def left(self) -> float:
         return self.limit - (time.perf_counter() - self.began)
 
-    def add(self, name: str, family: str, samples: Tensor, reference: Tensor | None = None, **more: Any) -> None:
+    def add(self, name: str, family: str, images: Tensor, reference: Tensor | None = None, **more: Any) -> None:
         """A way with its samples; `reference` is what they are compared with, if it is another."""
         other = self.reference if reference is None else reference
         assert other is not None
-        device = self.place.device
-        found = energy(samples.to(device).float(), other.to(device).float())
-        self.rows.append({"name": name, "family": family, "samples": len(samples)} | more | asdict(found))
+        one, two = (part.to(self.place.device).float() for part in (images, other))
+        found = {"pixels": asdict(energy(one, two)), "detail": asdict(energy(detail(one), detail(two)))}
+        self.rows.append({"name": name, "family": family, "samples": len(images)} | more | found)
         print(round(self.left), self.rows[-1], flush=True)
         self.save(self.rows)
+        self.keep(len(self.rows), images)
+
+    def keep(self, number: int, images: Tensor) -> None:
+        """The images of a row, if they are wanted."""
+        if self.samples is not None:
+            self.samples.mkdir(parents=True, exist_ok=True)
+            numpy.save(self.samples / f"{number:02d}.npy", images.half().cpu().numpy())
 
 
 def sampled(place: Place, chain: da.GaussianChain, number: int, sampler: da.Sampler, seed: int) -> Tensor:
@@ -81,18 +97,21 @@ def solver(place: Place, plan: Plan) -> da.GaussianChain:
     return da.GaussianChain(lambda x, k: denoise(x, k).clamp(-1, 1), schedule, shape, device=place.device)
 
 
-def image(place: Place, save: Callable[[list[Data]], None], limit: float = 210.0) -> list[Data]:
+def image(
+    place: Place, save: Callable[[list[Data]], None], limit: float = 210.0, samples: Path | None = None
+) -> list[Data]:
     """Row by row, what matters most first."""
-    many, some, few = (512, 384, 128) if place.real else (12, 8, 6)
-    rows, chain = Rows(place, save, limit), place.fashion()
+    many, some, few = (640, 384, 128) if place.real else (12, 8, 6)
+    rows, chain = Rows(place, save, limit, samples), place.fashion()
     first, second = (sampled(place, chain, many, da.Sequential(), seed) for seed in (1, 2))
     rows.reference = torch.cat([first, second])
+    rows.keep(0, second)
     alone = _timed(place, chain, da.Sequential(), 2)
     rows.add("one by one", "reference", first, reference=second, steps=chain.steps, **alone)
     for name, counts in STEPS.items():
         for steps in counts if place.real else counts[:2]:
             short = solver(place, SOLVERS[name](steps))
-            drawn = sampled(place, short, 2 * many, da.Sequential(), 3)
+            drawn = sampled(place, short, many, da.Sequential(), 3)
             rows.add(name, "solver", drawn, steps=steps, **_timed(place, short, da.Sequential(), 3))
         place.forget()
     drawn = sampled(place, chain, some, da.Coupled(WINDOW // 4), 4)  # its law is that of any window

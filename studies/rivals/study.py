@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from studies.rivals import protocol, tight
@@ -29,6 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), help="measure these alone")
     parser.add_argument("--device", default="cpu", help="for the image: cuda, or cpu with tiny stand-ins")
     parser.add_argument("--limit", type=float, default=200.0, help="seconds for the image; what is left out comes last")
+    parser.add_argument("--samples", type=Path, help="a folder for the images themselves")
     parser.add_argument("--quick", action="store_true", help="few samples")
 
 
@@ -62,7 +64,7 @@ def _tolerances(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> N
 
 def _image(arguments: argparse.Namespace, keep: Callable[[Any], None]) -> None:
     place = Place(arguments.device)
-    image(place, lambda rows: keep({"gpu": place.name(), "ways": rows}), arguments.limit)
+    image(place, lambda rows: keep({"gpu": place.name(), "ways": rows}), arguments.limit, arguments.samples)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Callable[[Any], None]], None]] = {
