@@ -27,7 +27,7 @@ NAME = "rivals"
 def options(parser: argparse.ArgumentParser) -> None:
     """What to measure."""
     out_option(parser)
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), help="measure these alone")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, help="measure these alone; the image needs --device cuda")
     parser.add_argument("--device", default="cpu", help="for the image: cuda, or cpu with tiny stand-ins")
     parser.add_argument("--limit", type=float, default=200.0, help="seconds for the image; what is left out comes last")
     parser.add_argument("--samples", type=Path, help="a folder for the images themselves")
@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> Any:
     path = data_path(arguments.out, NAME)
     known = next((file for file in (path, data_path(DOCS, NAME)) if file.exists()), None)
     results: Data = {} if known is None else read(known)
-    for name in arguments.parts:
+    wanted = arguments.parts or [name for name in PARTS if name != "image" or arguments.device != "cpu"]
+    for name in wanted:
         stamp = Stamp(arguments)
 
         def keep(rows: Any, name: str = name, stamp: Stamp = stamp) -> None:
