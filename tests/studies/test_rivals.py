@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +15,14 @@ from drawahead.schedules import Given
 from studies import compare
 from studies.__main__ import main
 from studies.rivals.distance import energy
+from studies.rivals.image import Rows
 from studies.rivals.mixture import Mixture, Protocol
 from studies.rivals.parareal import Parareal
 from studies.rivals.protocol import SMALL, chain_law, children, mutants, step_law
 from studies.rivals.rules import RULES, best_share
 from studies.rivals.solvers import SOLVERS
 from studies.rivals.trees import Steps, Tree, one_by_one, speculate
+from studies.speed.place import Place
 from studies.study import data_path, read
 from tests.exactness import LEVEL
 
@@ -141,3 +144,24 @@ def test_it_runs(tmp_path: Path) -> None:
     assert {*RULES, "Coupled(window=15)", "Recursive()", "Auto"} <= names
     assert {row["name"] for row in data["tolerances"]["rows"]} >= {"ParaDiGMS", "Picard", "SRDS-type", "DDIM"}
     assert all(row["draws"] == 500 for row in data["laws"]["rows"])
+
+
+def test_more_images_of_the_model_pass_and_a_coarse_solver_does_not(tmp_path: Path) -> None:
+    """The rows of the image part, on pictures that cost nothing."""
+    generator = torch.Generator().manual_seed(0)
+    saved: list[list[dict[str, Any]]] = []
+    rows = Rows(Place("cpu"), lambda found: saved.append(list(found)), limit=60, samples=tmp_path)
+    rows.reference = torch.randn(200, 6, 6, generator=generator)
+    rows.add("right", "solver", torch.randn(100, 6, 6, generator=generator), steps=9, ms=1.0)
+    smooth = torch.randn(100, 6, 6, generator=generator) * 0.8
+    rows.add("smooth", "solver", smooth, steps=3, ms=1.0)
+    right, wrong = rows.rows
+    assert all(right[part]["p_value"] > 0.01 >= 0.005 > wrong[part]["p_value"] for part in ("pixels", "detail"))
+    assert saved[-1] == rows.rows and sorted(path.name for path in tmp_path.iterdir()) == ["01.npy", "02.npy"]
+
+
+@pytest.mark.slow
+def test_the_image_part_runs_on_a_cpu(tmp_path: Path) -> None:
+    main(["rivals", "--out", str(tmp_path), "--parts", "image", "--limit", "600"])
+    found = read(data_path(tmp_path, "rivals"))["image"]["rows"]["ways"]
+    assert {row["family"] for row in found} == {"reference", "solver", "drawahead", "picard", "parareal"}
