@@ -31,6 +31,7 @@ STUDIES = {
     "soak": ("studies.soak", "jobs of all kinds, killed and gone on with; memory and open files (an hour)"),
     "peers": ("studies.peers", "seconds beside tools made for one kind of target (5 minutes)"),
     "compare": ("studies.compare", "rounds and distance beside what people use instead (10 minutes)"),
+    "rivals": ("studies.rivals.study", "other exact and inexact samplers on their own protocols (10 minutes; a GPU)"),
     "proteins": ("studies.proteins", "passes and seconds of ProteinMPNN on structures you name (its weights)"),
     "design": (
         "studies.design_tool",

@@ -24,6 +24,7 @@ from drawahead.report import Report
 from drawahead.sample import sample
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Sequential
 from drawahead.targets import GaussianMixture, Ising
+from studies.rivals import page as beside
 from studies.study import Data, Stamp, Study, Watch, origin, quick_option
 from studies.tables import table
 
@@ -307,70 +308,76 @@ def _cost(row: Data, *before: str) -> list[str]:
     return [_number(row[key]) for key in (*before, "rounds", "queries")]
 
 
-def values(data: Data, peers: Data, proteins: list[dict[str, Any]]) -> dict[str, str | None]:
+def values(
+    data: Data, peers: Data, proteins: list[dict[str, Any]], rivals: Data, causal: Data, rollouts: Data
+) -> dict[str, str | None]:
     """What the page says."""
     rows = sorted(data["diffusion"], key=_place)
     by_name = {(row["name"], row["steps"]): row for row in rows}
     ahead = by_name["DDPM, `Coupled`", STEPS]
     floor = rows[0]["distance"]
     tuned, tight = by_name[KARRAS, 20], by_name["DDPM, `Picard(0.01)`", STEPS]
-    return origin(data, "compare") | {
-        "tuned": _three(tuned["distance"]),
-        "tight": _three(tight["distance"]),
-        "tight_rounds": _number(tight["rounds"]),
-        "tight_queries": _number(tight["queries"]),
-        "coupling": f"{COUPLING:g}",
-        "tuned_steps": str(tuned["steps"]),
-        "diffusion": table(
-            ["", "steps", "rounds", "queries", "distance"],
-            [
+    return (
+        beside.values(rivals, causal, rollouts)
+        | origin(data, "compare")
+        | {
+            "tuned": _three(tuned["distance"]),
+            "tight": _three(tight["distance"]),
+            "tight_rounds": _number(tight["rounds"]),
+            "tight_queries": _number(tight["queries"]),
+            "coupling": f"{COUPLING:g}",
+            "tuned_steps": str(tuned["steps"]),
+            "diffusion": table(
+                ["", "steps", "rounds", "queries", "distance"],
                 [
-                    row["name"],
-                    *(cost if row["steps"] else "-" for cost in _cost(row, "steps")),
-                    f"{row['distance']:.3f}",
-                ]
-                for row in rows
-            ],
-        ),
-        "dimension": str(DIMENSION),
-        "bins": str(BINS),
-        "number": f"{rows[0]['samples']:,}",
-        "floor": _three(floor),
-        "ahead_rounds": _number(ahead["rounds"]),
-        "ahead_queries": _number(ahead["queries"]),
-        "steps": str(STEPS),
-        "tokens": table(
-            ["", "rounds", "queries", "distance"],
-            [
-                [row["name"], *_cost(row), "exact" if row["distance"] is None else _three(row["distance"])]
-                for row in data["tokens"]
-            ],
-        ),
-        "side": f"{SIDE} x {SIDE}",
-        "large": table(
-            ["", "rounds", "queries", "neighbours that agree"],
-            [
-                [row["name"], *_cost(row), f"{_three(row['agreement'])} ± {_three(row['error'])}"]
-                for row in data["large"]
-            ],
-        ),
-        "large_side": f"{LARGE} x {LARGE}",
-        "trees": _peers(
-            peers,
-            "spanning trees of a 20 x 20 grid",
-            "spanning trees",
-            20,
-            ("drawahead, coupled", "Wilson, own", "DPPy, Wilson"),
-        ),
-        "subsets": _peers(
-            peers,
-            "a determinantal point process of 300 items",
-            "determinantal point processes",
-            300,
-            ("drawahead, coupled", "Cholesky, own", "DPPy, spectral"),
-        ),
-        "proteins": _proteins(proteins),
-    }
+                    [
+                        row["name"],
+                        *(cost if row["steps"] else "-" for cost in _cost(row, "steps")),
+                        f"{row['distance']:.3f}",
+                    ]
+                    for row in rows
+                ],
+            ),
+            "dimension": str(DIMENSION),
+            "bins": str(BINS),
+            "number": f"{rows[0]['samples']:,}",
+            "floor": _three(floor),
+            "ahead_rounds": _number(ahead["rounds"]),
+            "ahead_queries": _number(ahead["queries"]),
+            "steps": str(STEPS),
+            "tokens": table(
+                ["", "rounds", "queries", "distance"],
+                [
+                    [row["name"], *_cost(row), "exact" if row["distance"] is None else _three(row["distance"])]
+                    for row in data["tokens"]
+                ],
+            ),
+            "side": f"{SIDE} x {SIDE}",
+            "large": table(
+                ["", "rounds", "queries", "neighbours that agree"],
+                [
+                    [row["name"], *_cost(row), f"{_three(row['agreement'])} ± {_three(row['error'])}"]
+                    for row in data["large"]
+                ],
+            ),
+            "large_side": f"{LARGE} x {LARGE}",
+            "trees": _peers(
+                peers,
+                "spanning trees of a 20 x 20 grid",
+                "spanning trees",
+                20,
+                ("drawahead, coupled", "Wilson, own", "DPPy, Wilson"),
+            ),
+            "subsets": _peers(
+                peers,
+                "a determinantal point process of 300 items",
+                "determinantal point processes",
+                300,
+                ("drawahead, coupled", "Cholesky, own", "DPPy, spectral"),
+            ),
+            "proteins": _proteins(proteins),
+        }
+    )
 
 
 def _peers(peers: Data, name: str, study: str, size: int, tools: tuple[str, ...]) -> str:
@@ -390,7 +397,7 @@ STUDY = Study(
     "compare",
     measure,
     values,
-    {},
-    sources=("compare", "peers", "proteins"),
+    {"compare": lambda *data: beside.figure(data[3], data[-1])},
+    sources=("compare", "peers", "proteins", "rivals", "causal", "rollouts"),
     options=quick_option("few samples"),
 )

@@ -1,0 +1,1 @@
+"""Other people's samplers beside drawahead's, on their own protocols: speculative trees, Picard, parareal, solvers."""
