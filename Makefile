@@ -18,7 +18,7 @@ help:
 	@echo "make demo       draw texts, pictures and a tiling, write pictures to out/ (half a minute)"
 	@echo "make test       every check that CI runs"
 	@echo "make test-slow  the tests that take minutes"
-	@echo "make test-deep [DEEP=3h]  random chains against plain loops, fresh ones for so long, three kinds in turn"
+	@echo "make test-deep [DEEP=3h]  random chains against plain loops, and commands with random options and damaged files: fresh ones for so long, each kind in turn"
 	@echo "make docs       build the documentation site into site/; serve it: python -m http.server -d site"
 	@echo "make bench      measure rounds and queries; rewrites the measured pages of docs/ (20 minutes)"
 	@echo "make bench STUDY=NAME [OPTIONS=...]  one study; .venv/bin/python -m studies lists them"
@@ -41,11 +41,11 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
-# For each kind of chain; or a number of cases. What fails names its seed: tests/differential/test_differential.py.
+# For each kind of chain, and for the command line; or a number of cases. What fails names its seed.
 DEEP ?= 1h
 
 test-deep: $(STAMP)
-	DRAWAHEAD_DEEP=$(DEEP) $(PYTEST) -m slow tests/differential
+	DRAWAHEAD_DEEP=$(DEEP) $(PYTEST) -m slow tests/differential tests/fuzz/test_every_command.py
 
 # The quick ones, unless one is named.
 STUDY ?= rounds diffusion coupled

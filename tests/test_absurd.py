@@ -1,12 +1,6 @@
-"""Absurd sizes are refused with an estimate before anything is allocated, and Ctrl-C is heard whatever is under way."""
+"""Absurd sizes are refused with an estimate before anything is allocated; tests/fuzz tries Ctrl-C."""
 
 from __future__ import annotations
-
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -65,34 +59,3 @@ def test_sizes_that_no_target_has(name: str, capsys: Output) -> None:
 )
 def test_other_absurd_numbers(words: str, told: str, capsys: Output) -> None:
     assert told in refused(capsys, *words.split())
-
-
-DEAF = """
-import hashlib, pathlib
-import drawahead as da
-
-class Model(da.TokenOracle):
-    length, vocab_size = 4, 2
-
-    def rows(self, tokens):
-        pathlib.Path("asked").touch()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 2 * 10**9)  # many minutes in which Python looks at no signal
-"""
-
-
-@pytest.mark.parametrize("command", ["sample", "compare", "verify"])
-def test_ctrl_c_does_not_wait_for_a_model(command: str, tmp_path: Path) -> None:
-    (tmp_path / "deaf.py").write_text(DEAF)
-    code = "from drawahead.cli import main; main()"
-    started = subprocess.Popen(
-        [sys.executable, "-c", code, command, "deaf.py:Model"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        until = time.monotonic() + 120
-        while not (tmp_path / "asked").exists() and started.poll() is None and time.monotonic() < until:
-            time.sleep(0.05)
-        started.send_signal(signal.SIGINT)
-        _, told = started.communicate(timeout=200)  # long before the model answers; two seconds where nothing else runs
-    finally:
-        started.kill()
-    assert started.returncode == 130 and told == "drawahead: interrupted\n"

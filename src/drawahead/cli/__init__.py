@@ -14,6 +14,9 @@ def main() -> None:
     try:
         from drawahead.cli.app import run
         from drawahead.cli.building import unfinished
+        from drawahead.cli.interrupts import listen
+
+        listen()
     except KeyboardInterrupt:  # importing takes a second or two
         sys.exit(130)
     status = run(sys.argv[1:])

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from drawahead.errors import DrawaheadError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.words import counted
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ def unfinished() -> bool:
 
 def check_room(chain: Chain, num: int, remedy: str, copies: int = _COPIES) -> None:
     """Refuse more samples than memory holds."""
-    needed = copies * num * chain.empty(1).nbytes
+    try:
+        needed = copies * num * chain.empty(1).nbytes
+    except (RuntimeError, TypeError, MemoryError):
+        raise InputError(f"a single sample of {chain!r} is more than memory holds") from None
     if needed < _LITTLE:
         return
     from drawahead.oracles.needs import check_memory

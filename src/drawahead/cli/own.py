@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,12 +48,10 @@ def found(name: str) -> Any:
 def as_own_chain(name: str, thing: Any) -> Chain:
     """The chain of what an import path named: itself, that of an oracle, or what a function makes."""
     if callable(thing) and not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
-        try:
+        if _is_pythons(thing):
+            raise InputError(f"{name} is a part of Python, which makes no model; {HINT}")
+        with _failures(f"{name}() failed"):
             thing = thing()
-        except DrawaheadError:
-            raise
-        except Exception as error:
-            raise InputError(f"{name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(thing, Chain | TokenOracle | DenoisingTarget):
         raise InputError(
             f"{name} is of type {type(thing).__name__}, not an oracle, a denoising target or a chain; {HINT}"
@@ -58,8 +59,28 @@ def as_own_chain(name: str, thing: Any) -> Chain:
     return as_chain(thing)
 
 
-def _module(home: str) -> ModuleType:
+def _is_pythons(thing: Any) -> bool:
+    """Whether something is of Python's own library, such as breakpoint, exit or os.abort."""
+    maker = thing.func if isinstance(thing, functools.partial) else thing
+    home = sys.modules.get(str(getattr(maker, "__module__", None)))
+    file = getattr(home, "__file__", None)  # a user's own module may have the same name
+    listed = home is not None and home.__name__ in sys.stdlib_module_names
+    return listed and (file is None or Path(file).is_relative_to(sysconfig.get_path("stdlib")))
+
+
+@contextmanager
+def _failures(what: str, hint: str = "") -> Iterator[None]:
+    """Whatever a user's own code or files raise, in one line; `exit()` too."""
     try:
+        yield
+    except DrawaheadError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{what}: {type(error).__name__}: {error}{hint}") from error
+
+
+def _module(home: str) -> ModuleType:
+    with _failures(f"{home} cannot be imported", f"; {HINT}"):
         if not home.endswith(".py"):
             if "" not in sys.path:  # as `python -m` does: modules of the current folder
                 sys.path.insert(0, "")
@@ -72,11 +93,7 @@ def _module(home: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module  # dataclasses and pickles look their module up
         spec.loader.exec_module(module)
-    except DrawaheadError:
-        raise
-    except Exception as error:
-        raise InputError(f"{home} cannot be imported: {type(error).__name__}: {error}; {HINT}") from error
-    return module
+        return module
 
 
 def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
@@ -128,9 +145,5 @@ def _language_model(folder: Path, permutation: bool, prompt: str | None) -> Chai
 
 
 def _loaded(folder: Path, load: Callable[[], Chain]) -> Chain:
-    try:
+    with _failures(f"{folder} cannot be loaded"):
         return load()
-    except DrawaheadError:
-        raise
-    except Exception as error:
-        raise InputError(f"{folder} cannot be loaded: {type(error).__name__}: {error}") from error

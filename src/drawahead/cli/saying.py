@@ -29,6 +29,7 @@ _WORDS = {
     "Missing argument 'MODEL'.": "Which model? Give file.py:name for your own, or a name from `drawahead targets`.",
     "Missing argument 'DIR'.": "Which job? Give its folder; `drawahead sample NAME --out DIR` begins one.",
 }
+_LONGEST = 1200  # letters of a line on stderr
 OnRound = Callable[["Report"], None] | None
 """What `sample(on_round=...)` takes."""
 
@@ -53,8 +54,10 @@ class Stopped(Exception):
 
 
 def fail(message: str, status: int) -> int:
-    """Say on stderr what went wrong, in one line. -> the exit status."""
-    print(f"drawahead: {printable(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
+    """Say on stderr what went wrong, in one line of which the middle is left out if it is endless. -> the status."""
+    line = printable(" ".join(message.split()))
+    line = line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    print(f"drawahead: {line}", file=sys.stderr)  # noqa: T201
     return status
 
 

@@ -107,7 +107,7 @@ def _graphml(path: Path) -> networkx.Graph:
     except ParseError as error:
         line = error.position[0]
         raise InputError(f"{path}, line {line}: this is not XML ({error}); export the graph as GraphML again") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, graphs().NetworkXError) as error:
+    except Exception as error:  # such as LookupError, for an encoding that nobody has
         raise InputError(f"{path} cannot be read as GraphML: {error}; export the graph again, or {HINT}") from None
     if graph.is_directed():
         raise InputError(f'{path} is a directed graph: set edgedefault="undirected", and leave `directed` of edges out')

@@ -69,7 +69,7 @@ def _read(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         matrix = np.asarray(found, dtype=np.float64)
     except InputError:
         raise
-    except (OSError, ValueError, TypeError, EOFError) as error:
+    except Exception as error:  # numpy reads a header as Python, with what that may raise
         raise InputError(f"{path} cannot be read: {error}; {HINT}") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not 1 <= len(matrix) <= _MOST:
         raise InputError(f"{path} must hold a square matrix of 1 to {_MOST} lines, not one of shape {matrix.shape}")
