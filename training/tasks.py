@@ -84,9 +84,10 @@ def demonstration(world: World, expert: Any, seed: int, noise: float = 0.1) -> t
 
 def collected(task: str, seeds: Sequence[int]) -> list[tuple[Array, Array]]:
     """The demonstrations of these seeds that succeeded."""
-    from metaworld.policies import ENV_POLICY_MAP
+    world = World(task)
+    from metaworld.policies import ENV_POLICY_MAP  # after the world, which puts stand-ins for what renders
 
-    world, expert = World(task), ENV_POLICY_MAP[task]()
+    expert = ENV_POLICY_MAP[task]()
     shown = (demonstration(world, expert, seed) for seed in seeds)
     return [pair for pair in shown if pair is not None]
 

@@ -5,49 +5,66 @@ import logging
 import comfy.samplers
 import torch
 from comfy.k_diffusion import sampling
+from comfyui_version import __version__
 
 import drawahead as da
 
 LOG = logging.getLogger("drawahead")
-NAMES = ("euler_ancestral", "ddpm", "dpmpp_2m_sde")
-"""In these coordinates ddpm is euler_ancestral with eta = 1 and s_noise = 1."""
-LEAST = 30
-"""Fewer steps are taken one by one: a few rounds saved do not pay for measuring."""
+KNOWN = ("0.7",)
+"""The versions of ComfyUI whose samplers were compared."""
+if not __version__.startswith(tuple(f"{known}." for known in KNOWN)):
+    LOG.warning("drawahead: compared with the samplers of ComfyUI %s, not %s", ", ".join(KNOWN), __version__)
+PLANS = {
+    "euler_ancestral": da.EulerAncestral,
+    "ddpm": da.EulerAncestral,  # in these coordinates, with eta = 1 and s_noise = 1
+    "dpmpp_2m_sde": da.science.DPMPP2MSDE,
+    "dpmpp_sde": da.science.DPMPPSDE,
+}
 CLOSE = 1e-2
 
 
 def sample(model, x, sigmas, extra_args=None, callback=None, disable=None, *, name, eta=1.0, s_noise=1.0, window=0):
     """What `KSAMPLER` calls: samples (batch, ...) with the distribution of ComfyUI's sampler of this name."""
     options = {} if name == "ddpm" else {"eta": eta, "s_noise": s_noise}
-    extra_args = extra_args or {}
+    extra_args, steps = extra_args or {}, len(sigmas) - 1
 
     def denoise(states, sigma):
         return model(states.to(x.dtype), sigma.to(x), **extra_args)
 
-    reason = why_not(denoise, x, sigmas, extra_args)
+    shown, reason = Shown(denoise), why_not(model, sigmas, extra_args, **options)
+    if not reason:
+        plan = PLANS[name](tuple(sigmas.tolist()), **options)
+        start = x.double()
+        if name == "dpmpp_sde":  # beside the image, the noise of half a step
+            start = torch.stack([start, torch.zeros_like(start)], dim=1)
+        chain = da.adapters.from_k_diffusion(shown, plan, x.shape[1:], device=x.device).replace(start=start)
+        runner = da.Runner(chain, da.Coupled(window) if window else None, graphs=False)
+        chosen = runner.settle(len(x), max_live=len(x))
+        if chosen.choice.startswith("measuring failed") and shown.error is not None:
+            raise shown.error
+        if isinstance(chosen.sampler, da.Sequential):
+            reason = f"nothing is gained ({chosen.choice})"
+        elif mixes(denoise, x, sigmas):
+            reason = "the model answers otherwise about several steps at once"
     if reason:
         LOG.info("drawahead: %s is taken one step at a time: %s", name, reason)
         return getattr(sampling, f"sample_{name}")(model, x, sigmas, extra_args, callback, disable, **options)
-    levels = tuple(sigmas.tolist())
-    schedule = da.science.DPMPP2MSDE if name == "dpmpp_2m_sde" else da.EulerAncestral
-    plan = schedule(levels, **options)
-    shown, done = Shown(denoise), 0
-    chain = da.adapters.from_k_diffusion(shown, plan, x.shape[1:], device=x.device).replace(start=x.double())
+    done, shown.prediction = 0, None
 
     def look(report):
         nonlocal done
-        reached = min((steps[-1] for steps in report.progress.values()), default=0)
+        reached = min((taken[-1] for taken in report.progress.values()), default=0)
         if callback is not None and reached > done and shown.prediction is not None:
             done = reached
-            step = min(reached, len(levels) - 1) - 1
-            preview = shown.prediction.expand_as(x)
-            callback({"x": preview, "i": step, "sigma": sigmas[step], "sigma_hat": sigmas[step], "denoised": preview})
+            preview, level = shown.prediction.expand_as(x), sigmas[reached - 1]
+            callback({"x": preview, "i": reached - 1, "sigma": level, "sigma_hat": level, "denoised": preview})
 
-    sampler = da.Coupled(window) if window else None
     seed = int(extra_args.get("seed") or 0) % 2**63
-    result = da.sample(chain, len(x), sampler=sampler, seed=seed, graphs=False, max_live=len(x), on_round=look)
-    report = result.report
-    LOG.info("drawahead: %s in %.1f rounds instead of %d", name, report.mean_rounds, len(levels) - 1)
+    try:
+        result = runner.using(sampler=chosen.sampler).sample(len(x), seed=seed, max_live=len(x), on_round=look)
+    except da.SamplingError as error:  # such as the user's interruption, which ComfyUI wants to see itself
+        raise error.__cause__ or error from None
+    LOG.info("drawahead: %s in %.1f rounds instead of %d", name, result.report.mean_rounds, steps)
     return result.samples.to(x)
 
 
@@ -55,32 +72,48 @@ class Shown:
     """A denoiser that keeps its newest prediction, at the lowest noise it was asked about, for previews."""
 
     def __init__(self, denoise):
-        self.denoise, self.prediction = denoise, None
+        self.denoise, self.prediction, self.error = denoise, None, None
 
     def __call__(self, states, sigma):
-        answer = self.denoise(states, sigma)
+        try:
+            answer = self.denoise(states, sigma)
+        except Exception as error:
+            self.error = error
+            raise
         self.prediction = answer[sigma.argmin()][None]
         return answer
 
 
-def why_not(denoise, x, sigmas, extra_args):
-    """Why these steps are not taken ahead; empty if they are."""
-    if len(sigmas) - 1 < LEAST:
-        return f"{len(sigmas) - 1} steps are too few to gain from rounds"
+def why_not(model, sigmas, extra_args, eta=1.0, s_noise=1.0):
+    """Why these steps cannot be taken ahead, as far as can be told without asking the model; empty if they can."""
+    if not (0 < eta <= 1 and s_noise > 0):
+        return f"with eta={eta:g} and s_noise={s_noise:g} it has steps without noise"
     if extra_args.get("denoise_mask") is not None:
         return "a mask is put on the latents in every step"
-    falling = bool((sigmas[1:] < sigmas[:-1]).all())
-    if not falling or float(sigmas[0]) <= 1.0:
+    guider = getattr(model, "inner_model", None)
+    kind = getattr(getattr(guider, "inner_model", None), "model_sampling", None)
+    flows = kind is not None and float(kind.noise_scaling(torch.tensor(0.5), torch.zeros(1), torch.ones(1))) != 1
+    if flows or not bool((sigmas[1:] < sigmas[:-1]).all()):
         return "its noise levels are those of a flow model, or do not fall"
-    # Conditions that begin or end at a step are chosen by a batch's first row: then rows cannot be of several steps.
-    steps = [0, (len(sigmas) - 1) // 2, len(sigmas) - 2]
-    states = torch.cat([x[:1] * (sigmas[i] / sigmas[0]) for i in steps])
-    levels = sigmas[steps].to(x)
-    together = denoise(states, levels)
-    alone = torch.cat([denoise(states[i : i + 1], levels[i : i + 1]) for i in range(3)])
-    if float((together - alone).abs().max()) > CLOSE * (1 + float(alone.abs().max())):
-        return "the model answers otherwise about several steps at once"
+    for one in [one for some in getattr(guider, "conds", {}).values() for one in some or ()]:
+        whole = getattr(one.get("control"), "timestep_percent_range", (0.0, 1.0)) == (0.0, 1.0)
+        if not whole or {"timestep_start", "timestep_end", "hooks"} & set(one):
+            return "a condition begins or ends at a step"
+        told = [getattr(each, "cond", None) for each in one.get("model_conds", {}).values()]
+        if any(isinstance(each, torch.Tensor) and each.dim() and len(each) > 1 for each in told):
+            return "each image has conditions of its own"
     return ""
+
+
+def mixes(denoise, x, sigmas):
+    """Whether answers about several steps at once differ from those one by one: some patches of models look at a
+    batch's first row alone."""
+    steps = [0, (len(sigmas) - 1) // 2, len(sigmas) - 2]
+    levels = sigmas[steps].to(x)
+    states = torch.cat([x[:1] * (level / levels[0]) for level in levels])
+    together = denoise(states, levels)[1:]
+    alone = torch.cat([denoise(states[i : i + 1], levels[i : i + 1]) for i in (1, 2)])
+    return float((together - alone).abs().max()) > CLOSE * (1 + float(alone.abs().max()))
 
 
 class DrawaheadSampler:
@@ -89,15 +122,13 @@ class DrawaheadSampler:
     @classmethod
     def INPUT_TYPES(cls):
         number = {"min": 0.0, "max": 100.0, "step": 0.01, "round": False, "default": 1.0}
+        ahead = {"default": 0, "min": 0, "max": 1000, "tooltip": "Steps ahead; 0 measures and chooses."}
         return {
             "required": {
-                "sampler": (list(NAMES),),
+                "sampler": (list(PLANS),),
                 "eta": ("FLOAT", number),
                 "s_noise": ("FLOAT", number),
-                "window": (
-                    "INT",
-                    {"default": 0, "min": 0, "max": 1000, "tooltip": "Steps ahead; 0 measures and chooses."},
-                ),
+                "window": ("INT", ahead),
             }
         }
 

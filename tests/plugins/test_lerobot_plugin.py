@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.adapters.tiny_policies import OBSERVED, STEPS, LeRobotPolicy
+from tests.adapters.tiny_policies import HISTORY, OBSERVED, STEPS, LeRobotPolicy
 
 SOURCE = Path(__file__).parents[2] / "plugins" / "lerobot" / "src"
 SEEN = {"observation.state": torch.ones(2, OBSERVED, dtype=torch.float64)}
@@ -91,7 +92,8 @@ def test_its_policy_is_found_and_drawn_in_rounds(plugin: Plugin, caplog: pytest.
     policy = modelling.DiffusionDrawaheadPolicy(config(sampler="coupled")).eval()
     assert isinstance(policy, here.DiffusionDrawaheadPolicy)
     assert processing.make_diffusion_drawahead_pre_post_processors(policy.config) == ("in", "out")
-    assert policy.select_action(SEEN).shape == (2, 2)
+    for _ in range(STEPS):  # enough for a second chunk: the first one, which builds the chain, is not counted
+        assert policy.select_action(SEEN).shape == (2, 2)
     report = policy.drawahead.report
     assert report.exact and report.rounds < STEPS
     with caplog.at_level(logging.INFO):
@@ -105,6 +107,28 @@ def test_policies_of_lerobot_itself_only_where_it_is_switched_on(switch: str, pl
     policy = sys.modules["lerobot.policies.diffusion.modeling_diffusion"].DiffusionPolicy(DiffusionConfig()).eval()
     assert policy.select_action(SEEN).shape == (2, 2)
     assert ("drawahead" in vars(policy)) == (switch == "1")
+    policy.reset()
+
+
+def test_where_nothing_is_gained_its_own_loop_goes_on(
+    plugin: Plugin, caplog: pytest.LogCaptureFixture, clock: None
+) -> None:
+    """A network that is as slow as it has rows: its first chunk costs a tenth more, and all others what they did."""
+    policy = plugin().DiffusionDrawaheadPolicy(PreTrainedConfig.choices["diffusion_drawahead"]()).eval()
+    rows, told = list[int](), torch.ones(1, OBSERVED * HISTORY, dtype=torch.float64)
+
+    def slowly(module: Any, arguments: tuple[Any, ...], answer: Any) -> None:
+        rows.append(len(answer))
+        time.sleep(0.01 * len(answer))
+
+    policy.diffusion.unet.register_forward_hook(slowly)
+    with caplog.at_level(logging.INFO):
+        policy.diffusion.conditional_sample(1, global_cond=told)
+    assert "nothing is gained here, and LeRobot's own loop goes on: " in caplog.text
+    assert sum(rows) <= 1.1 * STEPS + 1
+    rows.clear()
+    policy.diffusion.conditional_sample(1, global_cond=told)
+    assert rows == [1] * STEPS and "conditional_sample" not in vars(policy.diffusion)
     policy.reset()
 
 

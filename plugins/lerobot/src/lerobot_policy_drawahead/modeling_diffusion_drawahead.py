@@ -42,17 +42,28 @@ def accelerate(policy: DiffusionPolicy) -> None:
     policy.drawahead = da.adapters.accelerate(
         policy, sampler=own.sampler, deadline_ms=own.deadline_ms, compiled=own.compile_network
     )
+    if own.sampler is None and own.deadline_ms is None:
+        policy.diffusion.conditional_sample = functools.partial(_first_chunks, policy)
+
+
+def _first_chunks(policy: DiffusionPolicy, *arguments: Any, **named: Any) -> Any:
+    """The first chunks, for which a sampler is chosen. If that is single steps, LeRobot's own loop takes all others."""
+    fast = policy.drawahead
+    chunks = fast(*arguments, **named)
+    policy.diffusion.conditional_sample = fast
+    captured = chunks.device.type == "cuda" and "could not be captured" not in fast.report.choice
+    if fast.report.mean_rounds >= fast.report.steps and not captured:
+        _LOG.info("drawahead: nothing is gained here, and LeRobot's own loop goes on: %s", fast.report.choice)
+        fast.undo()
+        policy.drawahead = None
+    return chunks
 
 
 def log_latency(policy: DiffusionPolicy) -> None:
     """Log how long the latest chunks took, and how they were sampled."""
     fast = vars(policy).get("drawahead")
-    if fast is None or fast.report is None:
-        return
-    report = fast.report
-    _LOG.info("drawahead: %s; %s", fast.latency, report.choice or report.sampler)
-    if report.mean_rounds >= fast.chain.steps:
-        _LOG.info("drawahead: nothing is gained here: this machine takes single steps as fast")
+    if fast is not None and fast.report is not None and fast.latency.calls:
+        _LOG.info("drawahead: %s; %s", fast.latency, fast.report.choice or fast.report.sampler)
 
 
 def switch_on() -> None:
