@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -82,6 +82,7 @@ def assert_seen(change: Change, graphs: bool) -> None:
     changed = change.of(chain)
     assert same(drawn(changed, graphs), expected)
     assert same(drawn(changed, not graphs), expected)
+    assert not change.own or same(drawn(chain, graphs), before)
 
 
 def assert_copies_apart(change: Change, graphs: bool) -> None:
@@ -124,6 +125,12 @@ def put(path: str, value: Any) -> Callable[[Any], Chain | None]:
     if not owner:
         return lambda chain: chain.replace(**{name: value})
     return lambda chain: setattr(found(chain, owner), name, value)
+
+
+def setting(make: Callable[..., Chain], name: str, value: Any, note: str = "") -> Change:
+    """An argument of the constructor, replaced by another: as if it had been given to begin with."""
+    title = f"{make.__name__}: {name}{note and ', '}{note}"
+    return Change(title, make, put(name, value), lambda: make(**{name: value}), own=True)
 
 
 def on(path: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -171,6 +178,18 @@ def spins(seed: int = 0, temperature: float = 1.0, **options: Any) -> TokenChain
     return TokenChain(Spins(seed, temperature), **options)
 
 
+def token(**options: Any) -> TokenChain:
+    return TokenChain(**{"oracle": Spins()} | options)
+
+
+def told_tokens(**options: Any) -> TokenChain:
+    def rows(tokens: Tensor, condition: Tensor) -> Tensor:
+        return (condition[:, None] * Spins().rows(tokens)).log_softmax(-1)
+
+    given: dict[str, Any] = {"oracle": rows, "length": LENGTH, "vocab_size": 2, "condition": torch.ones(1, 2).double()}
+    return TokenChain(**given | options)
+
+
 def function(seed: int = 0) -> TokenChain:
     return TokenChain(Spins(seed).rows, length=LENGTH, vocab_size=2)
 
@@ -207,10 +226,12 @@ TOKENS = [
     Change("tokens: temperature", spins, put("oracle.temperature", 0.2), part(spins, temperature=0.2)),
     Change("tokens: weight", spins, put("oracle.weight", Spins(1).weight), part(spins, 1)),
     Change("tokens: in place", spins, on("oracle.weight", lambda w: w.copy_(Spins(1).weight)), part(spins, 1)),
-    Change("tokens: oracle", spins, put("oracle", Spins(1)), part(spins, 1), own=True),
-    Change("tokens: order", spins, put("order", torch.arange(LENGTH)), part(spins, order=range(LENGTH)), own=True),
-    Change("tokens: spread", spins, put("order", "spread"), part(spins, order="spread"), own=True),
-    Change("tokens: evidence", spins, put("evidence", EVIDENCE), part(spins, evidence=EVIDENCE), own=True),
+    setting(token, "oracle", Spins(1)),
+    setting(token, "order", torch.arange(LENGTH)),
+    setting(token, "order", "spread", "spread"),
+    setting(token, "evidence", EVIDENCE),
+    setting(token, "evidence", EVIDENCE.tolist(), "a list"),
+    setting(told_tokens, "condition", torch.tensor([[3.0, 0.1]], dtype=torch.float64)),
     Change(
         "tokens: evidence in place",
         lambda: spins(evidence=EVIDENCE.clone()),
@@ -325,6 +346,11 @@ def module(change: Callable[[Network], Network] | None = None, **options: Any) -
     return GaussianChain(network, WALK, (3,), dtype=torch.float64, **options)
 
 
+def gaussian(**options: Any) -> GaussianChain:
+    given: dict[str, Any] = {"denoiser": lambda x, k: torch.tanh(2 * x), "schedule": DDPM, "shape": (3,)}
+    return GaussianChain(**given | {"dtype": torch.float64} | options)
+
+
 def epsilon(network: Network) -> GaussianChain:
     return GaussianChain(da.from_epsilon(network, DDPM), DDPM, (3,), dtype=torch.float64)
 
@@ -408,19 +434,26 @@ class Pull:
         return self.strength * torch.sin(x[:, 0] + x[:, 1])
 
 
+PLAN = PLANS["refreshed"]
+
+
 def lanes(strength: float = 1.0, **options: Any) -> StackedChain:
-    given: dict[str, Any] = {"oracle": Pull(strength), "plan": PLANS["refreshed"], "shape": (2,)}
+    given: dict[str, Any] = {"oracle": Pull(strength), "plan": PLAN, "shape": (2,)}
     return StackedChain(**given | {"dtype": torch.float64} | options)
 
 
 VECTORS = [
     *(Change(f"module: {f.__name__}", module, on("denoiser", f), part(module, f)) for f in REPLACED + IN_PLACE),
-    Change("module: another", module, put("denoiser", Network(1)), part(module, lambda _: Network(1)), own=True),
     Change("counting: a part", counted, on("denoiser.denoiser", swapped), part(counted, swapped)),
-    Change("vectors: record", module, put("record", (2, 4)), part(module, record=(2, 4)), own=True),
-    Change("vectors: known", module, put("known", KNOWN), part(module, known=KNOWN), own=True),
-    Change("vectors: start", module, put("start", START), part(module, start=START), own=True),
-    Change("vectors: condition", told, put("condition", {"condition": -START}), part(told, -START), own=True),
+    setting(gaussian, "denoiser", Network(1)),
+    setting(gaussian, "schedule", replace(DDPM, clip=0.5), "clipped"),
+    setting(gaussian, "schedule", da.DDPM(betas=linear_betas(8, 0.15, 0.7)), "longer"),
+    setting(gaussian, "schedule", da.EulerAncestral((12.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.0)), "another kind"),
+    setting(gaussian, "start", START[0]),
+    setting(gaussian, "known", KNOWN),
+    setting(gaussian, "record", (2, 4)),
+    setting(gaussian, "dtype", torch.float32),
+    setting(told, "condition", -START),
     Change(
         "vectors: condition in place",
         lambda: told(START.clone()),
@@ -431,16 +464,14 @@ VECTORS = [
     *inside("kernels", Network, kernels, loaded, swapped, scaled),
     *inside("target", part(GaussianMixture.random, 3, components=4), mixture, other_means, means_in_place),
     *inside("parts", part(awake, CONFIGS[0]), parts, made_smaller, other_encoder),
-    Change("lanes: oracle", lanes, put("oracle", Pull(2.0)), part(lanes, 2.0), own=True),
+    setting(lanes, "oracle", Pull(2.0)),
+    setting(lanes, "oracle", BENT["refreshed"], "another kind"),
+    setting(lanes, "plan", replace(PLAN, b=0.5 * PLAN.b), "b"),
+    setting(lanes, "plan", replace(PLAN, a=0.5 * PLAN.a), "a"),
+    setting(lanes, "plan", replace(PLAN, refresh=None), "never refreshed"),
+    setting(lanes, "plan", replace(PLAN, final=torch.tensor([1.0, 0.0, 0.0])), "final"),
+    setting(lanes, "start", normal(1, 3, 2, seed=1)),
+    setting(lanes, "record", (2, 5)),
     Change("lanes: strength", lanes, put("oracle.strength", 2.0), part(lanes, 2.0)),
-    Change("lanes: another", lanes, put("oracle", BENT["refreshed"]), part(lanes, oracle=BENT["refreshed"]), own=True),
-    Change("lanes: record", lanes, put("record", (2, 5)), part(lanes, record=(2, 5)), own=True),
-    Change(
-        "lanes: start",
-        lanes,
-        put("start", normal(1, 3, 2, seed=1)),
-        part(lanes, start=normal(1, 3, 2, seed=1)),
-        own=True,
-    ),
 ]
 CHANGES = TOKENS + VECTORS

@@ -344,7 +344,7 @@ class Mutant:
 
     sampler: Sampler
     instance: str
-    draws: int = 20_000
+    draws: int = 8_000
 
     @property
     def of(self) -> str:

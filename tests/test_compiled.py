@@ -33,8 +33,10 @@ KINDS: dict[str, Callable[[], Chain]] = {
 }
 
 
-@pytest.mark.parametrize("graphs", [False, True], ids=["packed", "captured"])
-@pytest.mark.parametrize("kind", KINDS)
+PAIRS = [(kind, graphs) for kind in KINDS for graphs in ((False, True) if kind in ("tokens", "vectors") else (True,))]
+
+
+@pytest.mark.parametrize(("kind", "graphs"), PAIRS)
 def test_samples_are_those_of_the_model_as_it_is(kind: str, graphs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a backend that changes no number, so that nothing but what is done around it can differ."""
     monkeypatch.setattr(torch, "compile", by("eager"))
@@ -93,7 +95,7 @@ def test_a_model_that_fails_says_why_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_verify_takes_a_compiled_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", by("eager"))
-    assert da.verify(spins().compiled(), 60, seed=0).passed
+    assert da.verify(spins().compiled(), 60, seed=0, samplers=[Coupled(3)]).passed
 
 
 def test_memory_that_is_not_enough_is_not_the_compilers_fault() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import drawahead as da
-from drawahead import Recursive, Sequential
+from drawahead import Coupled, Recursive, Sequential
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.samplers import SAMPLERS, Sampler
 from drawahead.targets import TARGETS, DenseLogistic, Pairs, PolyaUrns, Table
@@ -74,15 +74,21 @@ def test_an_order_for_every_sample(sampler: Sampler, check: Check) -> None:
     dense, draws = DenseLogistic(4, beta=2.0), draws_for(sampler)
     orders = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]])
     which = torch.arange(draws) % len(orders)
-    samples = da.sample(da.TokenChain(dense, order=orders[which]), draws, sampler=sampler, seed=0).samples
+    chain = da.TokenChain(dense, order=orders[which])
+    samples = da.sample(chain, draws, sampler=sampler, seed=0, max_live=draws).samples
     laws = [joint_law(dense, order) for order in orders]
     check(combined([chi_square(outcome_counts(samples[which == i], 2), law) for i, law in enumerate(laws)]))
 
 
 @pytest.mark.parametrize(("sampler", "name"), cases(["ising", "mixture"]), ids=str)
-def test_samples_that_wait_for_room(sampler: Sampler, name: str, check: Check) -> None:
-    """Those that finish early make room: were the choice to depend on their values, the law would show it."""
-    check(law_p_value(SMALL[name], small_law(name), sampler, draws_for(sampler), max_live=500))
+def test_samples_that_wait_for_room(sampler: Sampler, name: str) -> None:
+    """Those that finish early make room, and whatever their values, sample by sample all are those of the law above."""
+    draws = draws_for(sampler) // 20
+    one, other = (
+        da.sample(SMALL[name], draws, sampler=sampler, seed=0, max_live=room) for room in (draws // 20, draws)
+    )
+    assert torch.equal(one.numbers, torch.arange(draws)) and torch.equal(one.samples, other.samples)
+    assert one.report.rounds > 4 * other.report.rounds
 
 
 @pytest.mark.parametrize(("name", "sampler"), crossed(SMALL, NOT_RECURSIVE, WINDOWED[1:2]), ids=str)
@@ -107,7 +113,8 @@ def test_infilling_row_by_row(sampler: Sampler, name: str, check: Check) -> None
     patterns[3] = some
     which = torch.arange(draws) % 4
     evidence = patterns[which]
-    samples = da.sample(da.TokenChain(oracle, evidence=evidence), draws, sampler=sampler, seed=0).samples
+    chain = da.TokenChain(oracle, evidence=evidence)
+    samples = da.sample(chain, draws, sampler=sampler, seed=0, max_live=draws).samples
     assert torch.equal(samples[evidence != HIDDEN], evidence[evidence != HIDDEN])
     assert ((samples >= 0) & (samples < oracle.vocab_size)).all()
     law_of = averaged_law if name in INCONSISTENT else joint_law
@@ -131,16 +138,17 @@ def test_windows_that_adapt(sampler: Sampler, check: Check) -> None:
 def test_long_pairs(sampler: Sampler, check: Check) -> None:
     """Partners are always equal, and the pairs are fair coins."""
     pairs, draws = (16, 200) if isinstance(sampler, Recursive) else (32, 5_000)
-    samples = da.sample(Pairs(2 * pairs), draws, sampler=sampler, seed=0).samples
+    samples = da.sample(Pairs(2 * pairs), draws, sampler=sampler, seed=0, max_live=draws).samples
     assert torch.equal(samples[:, 0::2], samples[:, 1::2])
     ones = torch.bincount(samples[:, 0::2].sum(1), minlength=pairs + 1)
     law = torch.distributions.Binomial(pairs, torch.tensor(0.5, dtype=torch.float64))
     check(chi_square(ones, law.log_prob(torch.arange(pairs + 1, dtype=torch.float64)).exp()))
 
 
-@pytest.mark.parametrize("sampler", WINDOWED, ids=repr)
+@pytest.mark.parametrize("sampler", [sampler for sampler in WINDOWED if not isinstance(sampler, Coupled)], ids=repr)
 def test_a_long_dense_chain_agrees_with_sequential(sampler: Sampler, check: Check) -> None:
-    """Where nothing can be enumerated: 5000 draws show a marginal off by 0.09 or a correlation off by 0.18."""
+    """Where nothing can be enumerated: 5000 draws show a marginal off by 0.09 or a correlation off by 0.18. Coupled is
+    Sequential token for token: see test_pathwise.py."""
     dense = DenseLogistic(64)
     one = da.sample(dense, 5_000, sampler=sampler, seed=0, max_live=5_000).samples
     other = da.sample(dense, 5_000, sampler=Sequential(), seed=1, max_live=5_000).samples

@@ -33,7 +33,6 @@ from drawahead.chains.base import Chain
 from drawahead.rounds.captured import CapturedBatch
 from drawahead.rounds.guard import Guard
 from tests.changes import (
-    IN_PLACE,
     KNOWN,
     NUMBER,
     REPLACED,
@@ -43,9 +42,7 @@ from tests.changes import (
     batches_used,
     drawn,
     module,
-    on,
     put,
-    same,
     scaled,
     spins,
 )
@@ -73,6 +70,7 @@ def assert_captured_anew(chain: Chain, change: Callable[[], object], used: list[
 SCALE = 1.0
 Made = tuple[GaussianChain, Callable[[], object]]
 """A chain, and what changes it."""
+Make = Callable[[pytest.MonkeyPatch], Made]
 
 
 def walking(denoiser: Any) -> GaussianChain:
@@ -105,146 +103,39 @@ class Names(list[str]):
 class Slotted:
     __slots__ = ("scale",)
 
-    def __init__(self) -> None:
-        self.scale = 1.0
-
 
 @dataclass
 class Plain:
     scale: float = 1.0
 
 
-def closure_variable() -> Made:
-    scale = 1.0
+def thing(make: Callable[[], Any], read: Callable[[Any], Any], change: Callable[[Any], object]) -> Make:
+    """Something that is read, and stays the same object when it is changed."""
 
-    def denoiser(x: Tensor, k: Tensor) -> Tensor:
-        return scale * torch.tanh(x)
+    def made(patch: pytest.MonkeyPatch) -> Made:
+        it = make()
+        return by(lambda: read(it)), lambda: change(it)
 
-    def change() -> None:
-        nonlocal scale
-        scale = 2.0
-
-    return walking(denoiser), change
+    return made
 
 
-def variable_of_an_inner_function() -> Made:
-    scale = 1.0
-
-    def inner() -> float:
-        return scale
-
-    def change() -> None:
-        nonlocal scale
-        scale = 2.0
-
-    return by(lambda: inner()), change
-
-
-def tensor_in_a_closure() -> Made:
-    scale = torch.tensor(1.0, dtype=torch.float64)
-
-    def change() -> None:
-        nonlocal scale
-        scale = torch.tensor(1.0, dtype=torch.float64)
-
-    return by(lambda: scale), change
-
-
-def tensor_in_place() -> Made:
-    """On the CPU: a graph may have copied it."""
-    scale = torch.tensor(1.0, dtype=torch.float64)
-    return by(lambda: scale), lambda: scale.fill_(2.0)
-
-
-def tensor_behind_its_version() -> Made:
-    """What is changed through `.data`, as by some optimisers, leaves no trace but the number."""
-    scale = torch.tensor(1.0, dtype=torch.float64)
-    return by(lambda: scale), lambda: scale.data.fill_(2.0)
-
-
-def global_variable() -> Made:
-    return by(lambda: SCALE), lambda: globals().__setitem__("SCALE", 2.0)
-
-
-def default_argument() -> Made:
-    def denoiser(x: Tensor, k: Tensor, scale: float = 1.0) -> Tensor:
-        return scale * torch.tanh(x)
-
-    return walking(denoiser), lambda: setattr(denoiser, "__defaults__", (2.0,))
-
-
-def keyword_default() -> Made:
-    def denoiser(x: Tensor, k: Tensor, *, scale: float = 1.0) -> Tensor:
-        return scale * torch.tanh(x)
-
-    return walking(denoiser), lambda: denoiser.__kwdefaults__.update(scale=2.0)
-
-
-def code_of_a_function() -> Made:
-    def denoiser(x: Tensor, k: Tensor) -> Tensor:
-        return torch.tanh(x)
-
-    def other(x: Tensor, k: Tensor) -> Tensor:
-        return 2 * torch.tanh(x)
-
-    return walking(denoiser), lambda: setattr(denoiser, "__code__", other.__code__)
-
-
-def attribute_of_a_function() -> Made:
-    def read() -> Any:
-        return vars(read)["scale"]
-
-    vars(read)["scale"] = 1.0
-    return by(read), lambda: setattr(read, "scale", 2.0)
-
-
-def argument_of_a_partial() -> Made:
-    scales = [1.0]
-    return by(functools.partial(lambda scales: scales[0], scales)), lambda: scales.__setitem__(0, 2.0)
-
-
-def bound_method() -> Made:
-    plain = Plain()
-    return by(types.MethodType(lambda self: self.scale, plain)), lambda: setattr(plain, "scale", 2.0)
-
-
-def method_of_a_dictionary() -> Made:
-    table = {"scale": 1.0}
-    read = table.get
-    return by(lambda: read("scale")), lambda: table.update(scale=2.0)
-
-
-def attribute_of_a_module() -> Made:
-    settings: Any = types.ModuleType("settings")
-    settings.scale = 1.0
-    return by(lambda: settings.scale), lambda: setattr(settings, "scale", 2.0)
-
-
-def attribute_of_a_class() -> Made:
-    return by(lambda: Settings.scale), lambda: setattr(Settings, "scale", 2.0)
-
-
-def attribute_of(make: Callable[[], Any]) -> Callable[[], Made]:
-    def made() -> Made:
+def attribute_of(make: Callable[[], Any]) -> Make:
+    def begun() -> Any:
         holder = make()
         holder.scale = 1.0
-        return by(lambda: holder.scale), lambda: setattr(holder, "scale", 2.0)
+        return holder
 
-    return made
-
-
-def entry_of(holder: Any, key: Any) -> Callable[[], Made]:
-    def made() -> Made:
-        held = copy.copy(holder)
-        return by(lambda: held[key]), lambda: held.__setitem__(key, 2.0)
-
-    return made
+    return thing(begun, lambda holder: holder.scale, lambda holder: setattr(holder, "scale", 2.0))
 
 
-def another(first: Any, second: Any, read: Callable[[Any], float]) -> Callable[[], Made]:
+def entry_of(holder: Any, key: Any) -> Make:
+    return thing(lambda: copy.copy(holder), lambda held: held[key], lambda held: held.__setitem__(key, 2.0))
+
+
+def another(first: Any, second: Any, read: Callable[[Any], Any] = lambda value: value) -> Make:
     """A variable that is given another value."""
 
-    def made() -> Made:
+    def made(patch: pytest.MonkeyPatch) -> Made:
         value = first
 
         def change() -> None:
@@ -256,106 +147,105 @@ def another(first: Any, second: Any, read: Callable[[Any], float]) -> Callable[[
     return made
 
 
-def as_attribute(first: Any, second: Any, read: Callable[[Any], float]) -> Callable[[], Made]:
+def as_attribute(first: Any, second: Any, read: Callable[[Any], float]) -> Make:
     """An attribute that is given another value."""
+    return thing(
+        lambda: types.SimpleNamespace(value=first),
+        lambda holder: read(holder.value),
+        lambda holder: setattr(holder, "value", second),
+    )
 
-    def made() -> Made:
-        holder = types.SimpleNamespace(value=first)
-        return by(lambda: read(holder.value)), lambda: setattr(holder, "value", second)
+
+def one() -> Tensor:
+    return torch.tensor(1.0, dtype=torch.float64)
+
+
+def seen_as(other: Callable[[Tensor], Tensor]) -> Make:
+    """A tensor that stays the same object and lies where it lay."""
+    return thing(
+        lambda: torch.ones(2, 2, dtype=torch.float64),
+        lambda tensor: float(tensor.sum() > 0),
+        lambda tensor: setattr(tensor, "data", other(tensor.data)),
+    )
+
+
+def function(change: Callable[[Any], object], module: str = __name__) -> Make:
+    """A function that has a default of each kind, an attribute, and code of its own."""
+
+    def made(patch: pytest.MonkeyPatch) -> Made:
+        def read(scale: float = 1.0, *, factor: float = 1.0) -> Any:
+            return scale * factor * vars(read)["weight"]
+
+        vars(read)["weight"], read.__module__ = 1.0, module
+        return by(read), lambda: change(read)
 
     return made
 
 
-def array(size: int) -> Callable[[], Made]:
-    def made() -> Made:
-        numbers = np.ones(size)
-        return by(lambda: float(numbers[0])), lambda: numbers.fill(2.0)
+def called(read: Callable[[Any], Callable[[], Any]], make: Callable[[], Any], change: Callable[[Any], object]) -> Make:
+    """Something that is read by a callable of its own."""
+
+    def made(patch: pytest.MonkeyPatch) -> Made:
+        held = make()
+        return by(read(held)), lambda: change(held)
 
     return made
 
 
-def behind_a_weak_reference() -> Made:
-    plain = Plain()
-    reference = weakref.ref(plain)
-
-    def read() -> float:
-        found = reference()
-        return 0.0 if found is None else found.scale
-
-    return by(read), lambda: setattr(plain, "scale", 2.0)
-
-
-LIST, ALIKE = [1], [1]
-
-
-def module_as_attribute() -> Made:
-    """It is met before the function that reads it."""
-    settings: Any = types.ModuleType("settings")
-    settings.scale = 1.0
-    holder = types.SimpleNamespace(settings=settings)
-    read = types.MethodType(lambda self: self.settings.scale, holder)
-    return by(read), lambda: setattr(settings, "scale", 2.0)
-
-
-def entry_far_inside() -> Made:
+def far_inside() -> tuple[Any, list[float]]:
     last = [1.0]
     inside: Any = last
     for _ in range(3):
         inside = types.SimpleNamespace(held={"a": (inside, 1)})
-    return by(lambda: inside and last[0]), lambda: last.__setitem__(0, 2.0)
+    return inside, last
 
 
-def name_of_an_attribute() -> Made:
-    """Its value, and all others, are as they were."""
-    holder = types.SimpleNamespace(one=1)
-
-    def change() -> None:
-        holder.two = vars(holder).pop("one")
-
-    return by(lambda: float(hasattr(holder, "one"))), change
+def settings_module() -> Any:
+    settings: Any = types.ModuleType("settings")
+    settings.scale = 1.0
+    return settings
 
 
-def tensors_swapped() -> Made:
-    held = [torch.ones(1, dtype=torch.float64) for _ in range(2)]
-    return by(lambda: held[0]), held.reverse
-
-
-def tensor_seen_as(other: Callable[[Tensor], Tensor]) -> Callable[[], Made]:
-    """It stays the same object and lies where it lay."""
-
-    def made() -> Made:
-        tensor = torch.ones(2, 2, dtype=torch.float64)
-        return by(lambda: float(tensor.sum() > 0)), lambda: setattr(tensor, "data", other(tensor.data))
-
-    return made
-
-
-def default_of_a_library() -> Made:
-    """A function that says it is torch's."""
-
-    def read(scale: float = 1.0) -> float:
-        return scale
-
-    read.__module__ = "torch.nn"
-    return by(read), lambda: setattr(read, "__defaults__", (2.0,))
-
-
-UNSEEN: dict[str, Callable[[], Made]] = {
-    "a closure variable": closure_variable,
-    "a variable of an inner function": variable_of_an_inner_function,
-    "another tensor": tensor_in_a_closure,
-    "a tensor in place": tensor_in_place,
-    "a tensor behind its version": tensor_behind_its_version,
-    "a global variable": global_variable,
-    "a default argument": default_argument,
-    "a keyword's default": keyword_default,
-    "the code of a function": code_of_a_function,
-    "an attribute of a function": attribute_of_a_function,
-    "an argument of a partial": argument_of_a_partial,
-    "what a bound method reads": bound_method,
-    "what a method of a dictionary reads": method_of_a_dictionary,
-    "an attribute of a module": attribute_of_a_module,
-    "an attribute of a class": attribute_of_a_class,
+KEPT = Plain()
+LIST, ALIKE = [1], [1]
+TWICE = (lambda scale=1.0, *, factor=1.0: 2 * scale * factor).__code__
+UNSEEN: dict[str, Make] = {
+    "a closure variable": another(1.0, 2.0),
+    "another tensor": another(one(), one()),
+    "a tensor in place": thing(one, lambda it: it, lambda it: it.fill_(2.0)),  # on the CPU: a graph may have copied it
+    "a tensor behind its version": thing(one, lambda it: it, lambda it: it.data.fill_(2.0)),
+    "a global variable": lambda patch: (by(lambda: SCALE), lambda: patch.setitem(globals(), "SCALE", 2.0)),
+    "a default argument": function(lambda read: setattr(read, "__defaults__", (2.0,))),
+    "a keyword's default": function(lambda read: read.__kwdefaults__.update(factor=2.0)),
+    "the code of a function": called(
+        lambda scale: scale, lambda: lambda scale=1.0, *, factor=1.0: scale, lambda f: setattr(f, "__code__", TWICE)
+    ),
+    "an attribute of a function": function(lambda read: setattr(read, "weight", 2.0)),
+    "a default of a library's function": function(lambda read: setattr(read, "__defaults__", (2.0,)), "torch.nn"),
+    "an argument of a partial": called(
+        lambda scales: functools.partial(lambda scales: scales[0], scales),
+        lambda: [1.0],
+        lambda scales: scales.__setitem__(0, 2.0),
+    ),
+    "what a bound method reads": called(
+        lambda plain: types.MethodType(lambda self: self.scale, plain), Plain, lambda plain: setattr(plain, "scale", 2)
+    ),
+    "what a method of a dictionary reads": called(
+        lambda table: functools.partial(table.get, "scale"), lambda: {"scale": 1.0}, lambda table: table.update(scale=2)
+    ),
+    "an attribute of a module": attribute_of(settings_module),
+    "a module that is an attribute": called(  # it is met before the function that reads it
+        lambda holder: types.MethodType(lambda self: self.settings.scale, holder),
+        lambda: types.SimpleNamespace(settings=settings_module()),
+        lambda holder: setattr(holder.settings, "scale", 2.0),
+    ),
+    "an attribute of a class": lambda patch: (
+        by(lambda: Settings.scale),
+        lambda: patch.setattr(Settings, "scale", 2.0),
+    ),
+    "an object behind a weak reference": thing(
+        lambda: weakref.ref(KEPT), lambda ref: ref().scale, lambda ref: setattr(ref(), "scale", 1 + ref().scale)
+    ),
     "an attribute": attribute_of(types.SimpleNamespace),
     "a slot": attribute_of(Slotted),
     "a field": attribute_of(Plain),
@@ -366,6 +256,7 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "an entry of an ordered dictionary": entry_of(OrderedDict(scale=1.0), "scale"),
     "an entry of a list": entry_of([1.0], 0),
     "an entry of a queue": entry_of(deque([1.0]), 0),
+    "an entry far inside": thing(far_inside, lambda it: it[1][0], lambda it: it[1].__setitem__(0, 2.0)),
     "a number of a kind of its own": another(Level(1), Level(2), float),
     "the kind of a number": another(1, 1.0, lambda value: 2.0 if isinstance(value, int) else 1.0),
     "the sign of nothing": another(0.0, -0.0, lambda value: 1.0 if str(value) == "0.0" else 2.0),
@@ -385,10 +276,8 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "a function": another(lambda: 1.0, lambda: 2.0, lambda value: value()),
     "a builtin function": another(len, sum, lambda value: float(value([1, 2]))),
     "a class": another(Plain, Settings, lambda value: 1.0 if value is Plain else 2.0),
-    "a small array": array(3),
-    "a large array": array(100_000),
-    "an object behind a weak reference": behind_a_weak_reference,
-    "a module that is an attribute": module_as_attribute,
+    "a small array": thing(lambda: np.ones(3), lambda it: float(it[0]), lambda it: it.fill(2.0)),
+    "a large array": thing(lambda: np.ones(100_000), lambda it: float(it[0]), lambda it: it.fill(2.0)),
     # Things that are looked at many at a time
     "the sign of nothing among others": as_attribute(
         (1, 0.0), (1, -0.0), lambda value: 1.0 if str(value[1]) == "0.0" else 2.0
@@ -401,29 +290,21 @@ UNSEEN: dict[str, Callable[[], Made]] = {
     "which of two lists is the third": as_attribute(
         [LIST, ALIKE, LIST], [LIST, ALIKE, ALIKE], lambda value: float(value[0] is value[2])
     ),
-    "an entry far inside": entry_far_inside,
     "the key of what is inside": as_attribute([{"a": 1}], [{"b": 1}], lambda value: float("a" in value[0])),
     "the kind of a key inside": as_attribute([{1: 1}], [{True: 1}], lambda value: float(next(iter(value[0])) is True)),
     "an ordered dictionary inside": as_attribute(
         [OrderedDict(a=1)], [{"a": 1}], lambda value: float(type(value[0]) is dict)
     ),
     "a set inside": as_attribute([{1, 2}], [{1, 3}], lambda value: float(sum(value[0]))),
-    "the name of an attribute": name_of_an_attribute,
-    "which of two tensors comes first": tensors_swapped,
-    "the strides of a tensor": tensor_seen_as(lambda tensor: tensor.t()),
-    "the kind of a tensor's numbers": tensor_seen_as(lambda tensor: tensor.view(torch.int64)),
-    "a default of a library's function": default_of_a_library,
+    "the name of an attribute": thing(  # its value, and all others, are as they were
+        lambda: types.SimpleNamespace(one=1),
+        lambda holder: float(hasattr(holder, "one")),
+        lambda holder: setattr(holder, "two", vars(holder).pop("one")),
+    ),
+    "which of two tensors comes first": thing(lambda: [one()[None], one()[None]], lambda it: it[0], list.reverse),
+    "the strides of a tensor": seen_as(lambda tensor: tensor.t()),
+    "the kind of a tensor's numbers": seen_as(lambda tensor: tensor.view(torch.int64)),
 }
-
-
-@pytest.mark.parametrize("name", UNSEEN)
-def test_what_a_graph_cannot_see_is_captured_anew(
-    name: str, used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(globals(), "SCALE", 1.0)
-    monkeypatch.setattr(Settings, "scale", 1.0)
-    chain, change = UNSEEN[name]()
-    assert_captured_anew(chain, change, used)
 
 
 # Things that belong to the class of a model
@@ -467,48 +348,38 @@ class Inheriting(ByClass):
     """A denoiser whose scale belongs to the class that its own inherits from."""
 
 
-def doubled(self: Any, x: Tensor, k: Tensor) -> Tensor:
+def doubled(self: Any, x: Tensor, k: Tensor | None = None) -> Tensor:
     return 2 * torch.tanh(x)
 
 
-Patch = Callable[[pytest.MonkeyPatch], None]
-OF_A_CLASS: dict[str, tuple[type, Patch]] = {
-    "an attribute of it": (ByClass, lambda patch: patch.setattr(ByClass, "scale", 2.0)),
-    "an attribute that it inherits": (Inheriting, lambda patch: patch.setattr(ByClass, "scale", 2.0)),
-    "a method": (ByClass, lambda patch: patch.setattr(ByClass, "__call__", doubled)),
-    "a property": (ByProperty, lambda patch: patch.setattr(ByProperty, "scale", 2.0)),
-    "a default of a method": (ByProperty, lambda patch: patch.setattr(ByProperty.__call__, "__defaults__", (2.0,))),
-    "a global variable that a method reads": (ByGlobal, lambda patch: patch.setitem(globals(), "SCALE", 2.0)),
-    "a global variable that forward reads": (GlobalModule, lambda patch: patch.setitem(globals(), "SCALE", 2.0)),
-    "forward": (GlobalModule, lambda patch: patch.setattr(GlobalModule, "forward", doubled)),
+def of_a_class(kind: Callable[[], Any], owner: Any, name: str, value: Any = 2.0) -> Make:
+    def change(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(owner, name, value) if isinstance(owner, dict) else patch.setattr(owner, name, value)
+
+    return lambda patch: (walking(kind()), lambda: change(patch))
+
+
+OF_A_CLASS: dict[str, Make] = {
+    "an attribute of its class": of_a_class(ByClass, ByClass, "scale"),
+    "an attribute that its class inherits": of_a_class(Inheriting, ByClass, "scale"),
+    "a method": of_a_class(ByClass, ByClass, "__call__", doubled),
+    "a property": of_a_class(ByProperty, ByProperty, "scale"),
+    "a default of a method": of_a_class(ByProperty, ByProperty.__call__, "__defaults__", (2.0,)),
+    "a global variable that a method reads": of_a_class(ByGlobal, globals(), "SCALE"),
+    "a global variable that forward reads": of_a_class(GlobalModule, globals(), "SCALE"),
+    "forward": of_a_class(GlobalModule, GlobalModule, "forward", doubled),
+    # of classes of libraries it is remembered how they are laid out, and not what they do
+    "a method put into a class of torch": of_a_class(
+        Network, nn.Linear, "forward", lambda self, x: 2 * nn.functional.linear(x, self.weight, self.bias)
+    ),
 }
-
-
-@pytest.mark.parametrize("name", OF_A_CLASS)
-def test_what_belongs_to_a_class_is_captured_anew(
-    name: str, used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, change = OF_A_CLASS[name]
-    assert_captured_anew(walking(kind()), lambda: change(monkeypatch), used)
 
 
 # Networks and chains
 
 
-@pytest.mark.parametrize("change", REPLACED, ids=lambda change: change.__name__)
-def test_another_part_of_a_network_is_captured_anew(
-    change: Callable[[Network], Network], used: list[CapturedBatch]
-) -> None:
-    chain = module()
-    assert_captured_anew(chain, lambda: change(chain.denoiser), used)  # type: ignore[arg-type]
-
-
 class Renamed(Network):
     """Another class of networks that is made alike."""
-
-
-def hooked(network: Any) -> None:
-    network.last.register_forward_hook(lambda module, given, answer: 2 * answer)
 
 
 class One(nn.Identity):
@@ -519,39 +390,54 @@ class Two(nn.Identity):
     """Another."""
 
 
-def tied(network: Any) -> None:
-    """What the second of two layers had is the first one's."""
-    network.last.extra = network.last.more
+def of_a_network(change: Callable[[Any], Any]) -> Make:
+    """Some of its layers are alike, and looked at together."""
+
+    def made(patch: pytest.MonkeyPatch) -> Made:
+        chain: Any = module()
+        last = chain.denoiser.last
+        last.extra, last.more, last.third = One(), Two(), One()
+        return chain, lambda: change(chain.denoiser)
+
+    return made
 
 
-PARTS: dict[str, Callable[[Any], object]] = {
-    "a hook": hooked,
-    "another class": lambda network: setattr(network, "__class__", Renamed),
-    "another class of a layer": lambda network: setattr(network.last, "__class__", type("Other", (nn.Linear,), {})),
-    "a method of a layer": lambda network: setattr(network.last, "forward", lambda x: x[..., :3]),
-    "whether two layers are one": tied,
-    "which layer is of which class": lambda network: setattr(network.last.third, "__class__", Two),
+def of_a_chain(change: Callable[[Any], Any]) -> Make:
+    def made(patch: pytest.MonkeyPatch) -> Made:
+        chain = module()
+        return chain, lambda: change(chain)
+
+    return made
+
+
+OF_A_NETWORK: dict[str, Make] = {f"parts of a network, {f.__name__}": of_a_network(f) for f in REPLACED} | {
+    "another class": of_a_network(lambda network: setattr(network, "__class__", Renamed)),
+    "another class of a layer": of_a_network(
+        lambda network: setattr(network.last, "__class__", type("Other", (nn.Linear,), {}))
+    ),
+    "a method of a layer": of_a_network(lambda network: setattr(network.last, "forward", lambda x: x[..., :3])),
+    "whether two layers are one": of_a_network(lambda network: setattr(network.last, "extra", network.last.more)),
+    "which layer is of which class": of_a_network(lambda network: setattr(network.last.third, "__class__", Two)),
+    "training": of_a_network(lambda network: network.train() and None),
+    "training of a part": of_a_network(lambda network: network.drop.train() and None),
+    "dropout": of_a_network(lambda network: setattr(network.drop, "p", 0.3)),
+    "a buffer": of_a_network(lambda network: network.register_buffer("extra", torch.ones(1))),
+    "weights elsewhere": of_a_network(lambda network: network.float().double() and None),
+    "denoiser": of_a_chain(put("denoiser", Network())),
+    "dtype": of_a_chain(lambda chain: chain.replace(dtype=torch.float32, denoiser=lambda x, k: x)),
+    "record": of_a_chain(put("record", (2,))),
+    "known entries": of_a_chain(put("known", KNOWN)),
+    "schedule": of_a_chain(put("schedule", Walk((0.3,) * 6))),
 }
+CHANGED = UNSEEN | OF_A_CLASS | OF_A_NETWORK
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_modules_that_are_looked_at_together_are_told_apart(name: str, used: list[CapturedBatch]) -> None:
-    chain: Any = module()
-    last = chain.denoiser.last
-    last.extra, last.more, last.third = One(), Two(), One()
-    assert_captured_anew(chain, lambda: PARTS[name](chain.denoiser), used)
-
-
-def test_a_method_put_into_a_class_of_torch_is_captured_anew(
-    used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_a_graph_cannot_see_is_captured_anew(
+    name: str, used: list[CapturedBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of classes of libraries it is remembered how they are laid out, and not what they do."""
-    forward = nn.Linear.forward
-
-    def doubled(self: nn.Linear, x: Tensor) -> Tensor:
-        return 2 * forward(self, x)
-
-    assert_captured_anew(module(), lambda: monkeypatch.setattr(nn.Linear, "forward", doubled), used)
+    chain, change = CHANGED[name](monkeypatch)
+    assert_captured_anew(chain, change, used)
 
 
 def test_a_single_number_of_any_stride(used: list[CapturedBatch]) -> None:
@@ -574,35 +460,6 @@ def test_nan_is_as_it_was(used: list[CapturedBatch]) -> None:
     drawn(chain, True)
     drawn(chain, True)
     assert used[0] is used[1]
-
-
-@pytest.mark.parametrize("change", IN_PLACE, ids=lambda change: change.__name__)
-def test_weights_in_place_are_read_where_they_lie(change: Callable[[Network], Network]) -> None:
-    """Whether they are captured anew or not."""
-    chain = module()
-    drawn(chain, True)
-    change(chain.denoiser)  # type: ignore[arg-type]
-    assert same(drawn(chain, True), drawn(module(change), True))
-
-
-SETTINGS: dict[str, Callable[[Any], object]] = {
-    "denoiser": put("denoiser", Network()),
-    "dtype": lambda chain: chain.replace(dtype=torch.float32, denoiser=lambda x, k: x),
-    "record": put("record", (2,)),
-    "known entries": put("known", KNOWN),
-    "schedule": put("schedule", Walk((0.3,) * 6)),
-    "training": on("denoiser", lambda network: network.train()),
-    "training of a part": on("denoiser.drop", lambda part: part.train()),
-    "dropout": put("denoiser.drop.p", 0.3),
-    "a buffer": on("denoiser", lambda network: network.register_buffer("extra", torch.ones(1))),
-    "weights elsewhere": on("denoiser", lambda network: network.float().double()),
-}
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_another_setting_is_captured_anew(name: str, used: list[CapturedBatch]) -> None:
-    chain = module()
-    assert_captured_anew(chain, lambda: SETTINGS[name](chain), used)
 
 
 def test_another_copy_of_a_model_is_captured_anew(used: list[CapturedBatch]) -> None:

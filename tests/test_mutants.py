@@ -39,8 +39,7 @@ def test_mutants_are_rejected(mutant: Mutant, record_property: Callable[[str, ob
 
 @pytest.mark.parametrize("mutant", CAPTURED, ids=lambda mutant: type(mutant.sampler).__name__)
 def test_mutants_are_rejected_in_captured_rounds(mutant: Mutant) -> None:
-    """By fewer draws than it takes a packed one: what is rejected by few is rejected by many."""
-    p = p_value(mutant.sampler, mutant.instance, 8_000, graphs=True)
+    p = p_value(mutant.sampler, mutant.instance, mutant.draws, graphs=True)
     assert p < LEVEL, f"{mutant} goes unnoticed: p = {p:.3g}"
 
 

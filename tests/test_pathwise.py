@@ -16,7 +16,7 @@ from drawahead.executors import Local
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import TARGETS, DenseLogistic, Ising, MixtureOfProducts, Table, named
-from tests.instances import PLAIN, VARIANTS
+from tests.instances import PLAIN, SETTINGS
 
 SIZES = {"ising": 4, "table": 8, "hard": 27}
 
@@ -61,20 +61,30 @@ def company() -> TokenChain:
     return TokenChain(DenseLogistic(18, beta=1.5), evidence=evidence)
 
 
-@pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
-def test_a_sample_does_not_depend_on_its_company(sampler: Sampler, company: TokenChain) -> None:
+WAYS: list[dict[str, Any]] = [
+    {"num_samples": 16, "max_live": 5, "max_batch_size": 7},
+    {"num_samples": 8, "max_live": 1},
+    {"num_samples": 11, "executor": Local(chunk_bytes=2000), "on_round": lambda report: None},
+    {"num_samples": 1},
+    {"num_samples": COMPANY, "max_live": 5},
+    {"num_samples": 9, "max_batch_size": 1},
+    {"num_samples": COMPANY, "max_batch_size": 7},
+]
+ARRANGED = [
+    *((sampler, WAYS) for sampler in PLAIN),
+    *((sampler, WAYS[:1]) for sampler in SETTINGS),
+    *(pytest.param(sampler, WAYS[1:], marks=pytest.mark.slow) for sampler in SETTINGS),
+]
+
+
+@pytest.mark.parametrize(("sampler", "ways"), ARRANGED, ids=lambda part: "" if isinstance(part, list) else repr(part))
+def test_a_sample_does_not_depend_on_its_company(
+    sampler: Sampler, ways: list[dict[str, Any]], company: TokenChain
+) -> None:
     """Sample 7 of seed 0 is sample 7 of seed 0."""
     everyone = drawn(company, COMPANY, sampler)
-    ways: list[dict[str, Any]] = [
-        {"num_samples": 8, "max_live": 1},
-        {"max_live": 5, "max_batch_size": 7},
-        {"num_samples": 11, "executor": Local(chunk_bytes=2000), "on_round": lambda report: None},
-    ]
-    if sampler in PLAIN:
-        ways += [{"num_samples": 1}, {"max_live": 5}, {"max_batch_size": 1}, {"max_batch_size": 7}]
-    for options in ways:
-        number = options.pop("num_samples", COMPANY)
-        assert torch.equal(drawn(company, number, sampler, **options), everyone[:number]), options
+    for way in ways:
+        assert torch.equal(drawn(company, sampler=sampler, **way), everyone[: way["num_samples"]]), way
 
 
 @pytest.mark.parametrize("growth", [0.2, 1.0, 5.0])

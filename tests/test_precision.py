@@ -84,7 +84,7 @@ def test_the_law_of_vectors(sampler: Sampler, graphs: bool, check: Any) -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_the_law_of_tokens(sampler: Sampler, check: Any) -> None:
     target = da.targets.Ising.grid(2, 3)
-    samples = da.sample(TokenChain(target, law_dtype=NARROW), DRAWS, sampler=sampler, seed=2).samples
+    samples = da.sample(TokenChain(target, law_dtype=NARROW), DRAWS, sampler=sampler, seed=2, max_live=DRAWS).samples
     code = (samples * 2 ** torch.arange(6)).sum(1)
     states = torch.arange(64)[:, None] // 2 ** torch.arange(6) % 2
     energy = torch.stack([log_probability(target, state) for state in states])
@@ -128,7 +128,8 @@ class AlwaysKept(Coupled):
 
 
 def test_a_mutant_is_rejected() -> None:
-    samples = da.sample(linear(law_dtype=NARROW), DRAWS, sampler=AlwaysKept(secant=False), seed=1).samples
+    chain, broken = linear(law_dtype=NARROW), AlwaysKept(secant=False)
+    samples = da.sample(chain, DRAWS, sampler=broken, seed=1, max_live=DRAWS).samples
     assert kolmogorov(normal_cdf(samples[:, 0] / spread())) < 1e-6
 
 

@@ -59,7 +59,8 @@ QUICK_TOKENS = ("SameNoiseTwice", "WrongRatio", "OffByOne", "RedrawnDisagreement
     ids=lambda mutant: type(mutant.sampler).__name__,
 )
 def test_broken_samplers_of_tokens_are_caught(mutant: token_mutants.Mutant) -> None:
-    verdict = da.verify(instance(mutant), mutant.draws, samplers=[mutant.sampler], with_power=False)
+    draws = mutant.draws * (5 if type(mutant.sampler).__name__ in QUICK_TOKENS else 20) // 8
+    verdict = da.verify(instance(mutant), draws, samplers=[mutant.sampler], with_power=False)
     assert failed(verdict) and failed(verdict) <= of_samples(mutant.sampler)
 
 
@@ -78,7 +79,8 @@ QUICK = ("RatioOfOne", "BlockRatioOfOne", "MirrorSign", "StaleNoise", "LateSecan
 def test_broken_samplers_of_diffusions_are_caught(mutant: gaussian_mutants.Mutant) -> None:
     known = {**PATHS, **NONLINEAR}
     chain = known[mutant.chain] if mutant.chain in known else linear_chain(mutant.chain)
-    verdict = da.verify(chain, mutant.draws, samplers=[mutant.sampler], with_power=False)
+    draws = mutant.draws // 2 if type(mutant.sampler).__name__ in QUICK else 2 * mutant.draws
+    verdict = da.verify(chain, draws, samplers=[mutant.sampler], with_power=False)
     assert failed(verdict) and failed(verdict) <= of_samples(mutant.sampler)
 
 

@@ -60,7 +60,7 @@ def chain_of(place: Place, batch: int, guess: da.FirstGuess | None = None) -> da
     """The shipped model, a prompt for each sample; on a CPU its first few pixels."""
     prompts = list(PROMPTS[:batch])
     chain = da.networks.emoji_tokens(prompts, first_guess=guess, device=place.device, dtype=place.half)
-    return chain if place.real else chain.replace(max_length=24)
+    return chain if place.real else chain.replace(max_length=8)
 
 
 def shipped(place: Place) -> Data:
@@ -82,12 +82,13 @@ def shipped(place: Place) -> Data:
 
 def guesses(place: Place) -> Data:
     """Rounds of the shipped model by first guess and window."""
+    batch = 16 if place.real else 2
     kinds = {"above": da.Above(32), "last answer": da.LastAnswer(), "uniform": da.Uniform()}
     found: Data = {}
     for name, guess in kinds.items():
-        chain = chain_of(place, 16, guess)
+        chain = chain_of(place, batch, guess)
         for window in WINDOWS:
-            report = da.sample(chain, 16, sampler=da.Coupled(window), seed=100, **place.options).report
+            report = da.sample(chain, batch, sampler=da.Coupled(window), seed=100, **place.options).report
             found.setdefault(name, {})[str(window)] = report.mean_rounds
             print(name, window, report.mean_rounds, flush=True)
     return {"rounds": found}

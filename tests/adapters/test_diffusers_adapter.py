@@ -137,48 +137,8 @@ PREDICTIONS = ("epsilon", "sample", "v_prediction")
 VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large")
 ETAS = ({"eta": 0.0}, {"eta": 1.0}, {"eta": 0.6, "use_clipped_model_output": True})
 ENDS = ({}, {"set_alpha_to_one": False, "steps_offset": 1})
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("spacing", SPACINGS)
-@pytest.mark.parametrize("prediction", PREDICTIONS)
-def test_ddpm(unet: Any, prediction: str, spacing: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = PREDICTIONS.index(prediction) + SPACINGS.index(spacing) + [*LIMITS].index(limit)
-    variance = VARIANCES[turn % 3]  # with every value of the others
-    scheduler = DDPMScheduler(
-        prediction_type=prediction, timestep_spacing=spacing, variance_type=variance, **LIMITS[limit]
-    )
-    # On a last step from a timestep above 0 the scheduler adds noise of 1e-10, which is left out here.
-    tolerance = 1e-9 if spacing == "trailing" and variance != "fixed_large" else FLOAT64
-    assert deviation(unet, scheduler, STEPS, monkeypatch) < tolerance
-
-
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("spacing", SPACINGS)
-@pytest.mark.parametrize("prediction", PREDICTIONS)
-def test_ddim(unet: Any, prediction: str, spacing: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = 2 * PREDICTIONS.index(prediction) + SPACINGS.index(spacing) + [*LIMITS].index(limit)
-    options, end = [*itertools.product(ETAS, ENDS)][turn % 6]  # each pair with every value of the others
-    scheduler = DDIMScheduler(prediction_type=prediction, timestep_spacing=spacing, **LIMITS[limit], **end)
-    assert deviation(unet, scheduler, STEPS, monkeypatch, **options) < FLOAT64
-
-
-@pytest.mark.parametrize("spacing", SPACINGS)
-@pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
-def test_euler_ancestral(unet: Any, prediction: str, spacing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler rounds every state to float32, whatever the model."""
-    for offset in (0, 1):
-        scheduler = EulerAncestralDiscreteScheduler(
-            prediction_type=prediction, timestep_spacing=spacing, steps_offset=offset
-        )
-        assert deviation(unet, scheduler, STEPS, monkeypatch) < FLOAT32
-
-
-KINDS: dict[Any, dict[str, Any]] = {
-    DDPMScheduler: {},
-    DDIMScheduler: {"eta": 0.5},
-    EulerAncestralDiscreteScheduler: {},
-}
+Euler = EulerAncestralDiscreteScheduler
+KINDS: dict[Any, dict[str, Any]] = {DDPMScheduler: {}, DDIMScheduler: {"eta": 0.5}, Euler: {}}
 BETAS: list[dict[str, Any]] = [
     {"beta_schedule": "linear", "beta_start": 0.001, "beta_end": 0.03},
     {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012},
@@ -191,28 +151,40 @@ BETAS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "betas"),
-    [
-        (kind, betas)
-        for kind, betas in itertools.product(KINDS, BETAS)
-        if kind is DDPMScheduler or betas.get("beta_schedule") != "sigmoid"  # the others do not have it
-    ],
-    ids=str,
-)
-def test_betas(unet: Any, kind: Any, betas: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    tolerance = FLOAT32 if kind is EulerAncestralDiscreteScheduler else 1e-9 if kind is DDPMScheduler else FLOAT64
-    assert deviation(unet, kind(**betas), STEPS, monkeypatch, **KINDS[kind]) < tolerance
+def settings() -> Iterator[tuple[Any, dict[str, Any], dict[str, Any], int]]:
+    """Schedulers, their settings, options of their steps, and how many steps."""
+    ends = [*itertools.product(ETAS, ENDS)]
+    for (i, p), (j, spacing), (k, limit) in itertools.product(
+        *map(enumerate, (PREDICTIONS, SPACINGS, LIMITS.values()))
+    ):
+        common = {"prediction_type": p, "timestep_spacing": spacing, **limit}
+        yield DDPMScheduler, common | {"variance_type": VARIANCES[(i + j + k) % 3]}, {}, STEPS
+        eta, end = ends[(2 * i + j + k) % 6]  # each pair with every value of the others
+        yield DDIMScheduler, common | end, eta, STEPS
+    for p, spacing, offset in itertools.product(PREDICTIONS[::2], SPACINGS, (0, 1)):
+        yield Euler, {"prediction_type": p, "timestep_spacing": spacing, "steps_offset": offset}, {}, STEPS
+    for kind, betas in itertools.product(KINDS, BETAS):
+        if kind is DDPMScheduler or betas.get("beta_schedule") != "sigmoid":  # the others do not have it
+            yield kind, betas, KINDS[kind], STEPS
+    for kind, steps, spacing in itertools.product(KINDS, (1, 20, 13), SPACINGS[:2]):
+        yield kind, {"num_train_timesteps": 20, "beta_end": 0.4, "timestep_spacing": spacing}, KINDS[kind], steps
+
+
+@pytest.mark.parametrize(("kind", "given", "options", "steps"), settings(), ids=str)
+def test_it_is_followed(
+    unet: Any, kind: Any, given: dict[str, Any], options: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Euler's rounds every state to float32, whatever the model. And on a last step from a timestep above 0 DDPM's adds
+    noise of 1e-10, which is left out here."""
+    own = given.get("variance_type") != "fixed_large" and given.get("timestep_spacing") == "trailing"
+    own |= "beta_schedule" in given or "trained_betas" in given
+    tolerance = FLOAT32 if kind is Euler else 1e-9 if kind is DDPMScheduler and own else FLOAT64
+    assert deviation(unet, kind(**given), steps, monkeypatch, **options) < tolerance
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("steps", [1, 20, 13])
-def test_numbers_of_steps(unet: Any, kind: Any, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tolerance = FLOAT32 if kind is EulerAncestralDiscreteScheduler else FLOAT64
-    for spacing in ("leading", "linspace"):
-        scheduler = kind(num_train_timesteps=20, beta_end=0.4, timestep_spacing=spacing)
-        assert deviation(unet, scheduler, steps, monkeypatch, **KINDS[kind]) < tolerance
-    assert from_diffusers(unet, scheduler).plan.time.tolist() == list(range(19, -1, -1))
+def test_every_step_is_taken_unless_told_otherwise(unet: Any, kind: Any) -> None:
+    assert from_diffusers(unet, kind(num_train_timesteps=20)).plan.time.tolist() == list(range(19, -1, -1))
 
 
 @pytest.mark.parametrize("kind", KINDS)

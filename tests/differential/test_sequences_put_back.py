@@ -205,8 +205,6 @@ class Bug:
     put_back: Callable[[], Any]
     sort: str
     kind: str
-    near: tuple[int, ...] = ()
-    """Sequences that found it once: they are tried first."""
 
     def __str__(self) -> str:
         return f"{self.put_back.__name__}-{self.kind}"
@@ -229,6 +227,25 @@ BUGS = [
 ]
 
 
+NEAR = {
+    "another_choice_with_every_call-stacked": 3,
+    "captured_rounds_of_old_weights-gaussian": 7,
+    "captured_rounds_of_old_weights-stacked": 30,
+    "the_first_chain_of_as_many_steps-gaussian": 3,
+    "the_first_chain_of_as_many_steps-stacked": 5,
+    "the_first_chain_of_as_many_steps-tokens": 4,
+    "stop_is_left_over-tokens": 1,
+    "hurry_is_left_over-gaussian": 12,
+    "OldScheduler-plain": 35,
+    "OldScheduler-text": 1,
+    "OldGuidance-text": 1,
+    "OtherLatents-text": 1,
+    "AnotherChoice-plain": 2,
+    "AnotherChoice-text": 13,
+}
+"""Sequences that found a bug once: they are tried first."""
+
+
 def finds(bug: Bug, seed: int) -> bool:
     """Whether this sequence fails."""
     try:
@@ -241,4 +258,5 @@ def finds(bug: Bug, seed: int) -> bool:
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_what_is_remembered_is_found(bug: Bug) -> None:
     seeds = JUDGES[bug.sort][1][bug.kind]
-    assert any(finds(bug, seed) for seed in itertools.chain(bug.near, seeds))
+    first = NEAR.get(str(bug), seeds[0])
+    assert any(finds(bug, seed) for seed in (first, *seeds))

@@ -340,7 +340,7 @@ class PersistentStepwise(Stepwise):
 class Mutant:
     sampler: Sampler
     chain: str = "localization"
-    draws: int = 10_000
+    draws: int = 5_000
 
     @property
     def of(self) -> str:

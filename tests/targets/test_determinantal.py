@@ -23,10 +23,11 @@ from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DPP, SpanningTree
 from drawahead.verification.statistics import chi_square, two_sample
-from tests.exactness import LEVEL, combined, draws_for, joint_law, law_p_value, outcomes
+from tests.exactness import LEVEL, combined, joint_law, law_p_value, outcomes
 
 Check = Callable[[float], None]
 FLOAT = torch.float64
+DRAWS = 5_000  # on 192 subsets a total variation of 0.095 shows, and so does every mutant below
 
 
 def multigraph() -> nx.MultiGraph:
@@ -101,7 +102,8 @@ def test_the_number_of_trees(name: str, number: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("sampler", [Sequential(), Stepwise(), Block(), Coupled()], ids=repr)
 def test_the_law(sampler: Sampler, name: str, check: Check) -> None:
-    check(law_p_value(target(name), enumerated(name), sampler, draws_for(sampler)))
+    """Its conditionals are those of the enumeration, as tested above: this is about who asks for them."""
+    check(law_p_value(target(name), enumerated(name), sampler, DRAWS))
 
 
 @pytest.mark.parametrize(("name", "draws"), [("K5", 1000), ("multigraph", 500), ("dpp", 500)])
@@ -153,7 +155,7 @@ class Forgetful(Mutant):
 @pytest.mark.parametrize("mutant", [Stale, WrongSign, OneStepLate, Forgetful])
 def test_mutants_are_rejected(mutant: type[Mutant], name: str) -> None:
     broken = mutant(target(name).kernel)
-    assert law_p_value(broken, enumerated(name), Block(), 20_000) < LEVEL
+    assert law_p_value(broken, enumerated(name), Block(), DRAWS) < LEVEL
 
 
 class Unforgiving(Determinantal):
@@ -167,7 +169,7 @@ class Unforgiving(Determinantal):
 
 def test_a_memory_that_keeps_wrong_guesses_is_rejected() -> None:
     broken = Unforgiving(target("K5").kernel)
-    assert law_p_value(broken, enumerated("K5"), Coupled(2), 20_000) < LEVEL
+    assert law_p_value(broken, enumerated("K5"), Coupled(2), DRAWS) < LEVEL
 
 
 @pytest.mark.parametrize("panel", [2, 5, 32])
@@ -198,7 +200,7 @@ def test_trees_without_their_weights_are_rejected() -> None:
     graph = multigraph()
     for *_, data in graph.edges(data=True):
         data.clear()
-    assert law_p_value(SpanningTree(graph), enumerated("multigraph"), Block(), 20_000) < LEVEL
+    assert law_p_value(SpanningTree(graph), enumerated("multigraph"), Block(), DRAWS) < LEVEL
 
 
 def weighted_grid(side: int) -> nx.Graph:
