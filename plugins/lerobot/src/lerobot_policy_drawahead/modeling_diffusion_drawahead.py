@@ -40,7 +40,7 @@ def accelerate(policy: DiffusionPolicy) -> None:
         )
         return
     policy.drawahead = da.adapters.accelerate(
-        policy, sampler=own.sampler, deadline_ms=own.deadline_ms, compiled=own.compile_network
+        policy, sampler=own.sampler, deadline_ms=own.deadline_ms, compile=own.compile_network
     )
 
 
