@@ -10,8 +10,10 @@ at run time) the canary finds: see `CapturedBatch.agrees`.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import sysconfig
+import time
 import types
 import weakref
 import zlib
@@ -32,16 +34,30 @@ _HOMES = (__file__.rpartition("rounds")[0], *map(sysconfig.get_path, ("stdlib", 
 
 @final
 class Guard:
-    """Marks of a model, to be compared with those of the same model later. It keeps nothing of the model alive."""
+    """Marks of a model, to be compared with those of the same model later. It keeps nothing of the model alive, once it
+    is `done`: what is met is numbered and entered in that order, a little at a time (`go_on`)."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.marks: list[Any] = []
+        self.done = False
         self._numbers: dict[int, int] = {}  # of objects met before
-        self._met: list[Any] = []  # held during the walk, so that no id is used twice
+        self._met: list[tuple[Any, str]] = []  # with their names; held meanwhile, so that no id is used twice
+        self._entering = iter(self._met)  # which goes on to what is met later
         self._mapping(parts)
-        tensors = [value for value in self._met if isinstance(value, Tensor)]
-        self._tensors, self._places = [*map(weakref.ref, tensors)], [*map(Tensor.data_ptr, tensors)]
-        del self._numbers, self._met
+
+    def go_on(self, seconds: float = math.inf) -> None:
+        """Walk on, for so long at most."""
+        until = time.perf_counter() + seconds
+        for value, name in () if self.done else self._entering:
+            self.marks.append(name)
+            self._enter(value, type(value))
+            if time.perf_counter() > until:
+                return
+        if not self.done:
+            tensors = [value for value, _ in self._met if isinstance(value, Tensor)]
+            self._tensors, self._places = [*map(weakref.ref, tensors)], [*map(Tensor.data_ptr, tensors)]
+            self.done = True
+            del self._numbers, self._met, self._entering
 
     @property
     def in_place(self) -> bool:
@@ -61,9 +77,10 @@ class Guard:
             if kind in _PLAIN:
                 self.marks += (value, kind)
             else:
-                self.marks.append(kind) if kind in _BARE and not value else self._visit(value)
+                self.marks.append(kind) if kind in _BARE and not value else self._visit(value, name)
+        self.marks.append(len(entries))
 
-    def _visit(self, value: Any) -> None:
+    def _visit(self, value: Any, name: Any = "") -> None:
         kind = type(value)
         if kind in _PLAIN or kind is float:  # 1 and True are equal; 0.0 and -0.0 are equal, and nan is not
             self.marks += (value.hex() if kind is float else value, kind)
@@ -71,8 +88,7 @@ class Guard:
         number = self._numbers.setdefault(id(value), len(self._met))
         self.marks.append(number)
         if number == len(self._met) < _MOST:
-            self._met.append(value)
-            self._enter(value, kind)
+            self._met.append((value, name if type(name) is str else ""))
 
     def _enter(self, value: Any, kind: type) -> None:
         if isinstance(value, Tensor):
