@@ -155,7 +155,7 @@ def drawing(policy: Policy, method: str, number: int) -> Iterator[Any]:
         method.endswith("compiled"),
         None if torch.cuda.is_available() else True,
     )  # a CPU runs that code, too
-    with da.adapters.accelerate(policy, sampler=chosen, seed=0, graphs=graphs, compiled=compiled) as fast:
+    with da.adapters.accelerate(policy, sampler=chosen, seed=0, graphs=graphs, compile=compiled) as fast:
         yield fast
 
 

@@ -283,6 +283,21 @@ def test_networks_compute_in_the_dtype_asked_for(tmp_path: Path, capsys: pytest.
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_networks_are_compiled_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A job remembers it: what is compiled rounds otherwise."""
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    folder = str(tmp_path / "job")
+    command = ["sample", "text", "--size", "5", "-n", "1", "--device", "cpu", "--window", "2"]
+    assert run([*command, "--compile"]) == 0
+    assert "the model is compiled" in " ".join(capsys.readouterr().out.split())
+    assert run([*command, "--compile", "--out", folder, "--quiet"]) == 0
+    assert da.jobs.read(folder).config.options["compile"] is True
+    assert run(["sample", "pairs", "--compile"]) == 1
+    assert "--compile does not apply to pairs" in capsys.readouterr().err
+
+
 def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What a shell is told to offer, by the protocol that its completion function speaks."""
     monkeypatch.setenv("_DRAWAHEAD_COMPLETE", "complete_bash")

@@ -529,7 +529,9 @@ def test_a_library_that_a_model_holds_is_not_walked_through(used: list[CapturedB
     library = Plain()
     library.torch, library.numpy = torch, np  # type: ignore[attr-defined]
     chain = by(lambda: float(library.torch.ones(())))  # type: ignore[attr-defined]
-    assert len(Guard({"model": chain.denoiser}).marks) < 2000
+    guard = Guard({"model": chain.denoiser})
+    guard.go_on()
+    assert len(guard.marks) < 2000
     for _ in range(2):
         drawn(chain, True)
     assert used[0] is used[1]

@@ -107,7 +107,7 @@ class Runner:
         other = copy.copy(self)
         other.chain, other.report = self.chain if chain is None else chain, None
         if sampler is not None:
-            other.sampler = as_sampler(sampler)
+            other.sampler = sampler if isinstance(sampler, Sampler) else as_sampler(sampler)
         other._executor = self._executor if executor is None else executor
         other._graphs = self._graphs if graphs is None else graphs
         other._max_batch_size = self._max_batch_size if max_batch_size is None else max_batch_size
@@ -147,7 +147,12 @@ class Runner:
                     watch = replace(watch, on_round=watching(on_round, line, RunProgress(call.num_samples)))
                 if not watch.stops:
                     run = start(call, self._held)
-                    run.drive(watch)
+                    try:
+                        run.drive(watch)
+                    except NotCaptured as error:  # since the last call the model has changed to one that cannot be
+                        run.close()
+                        run = PackedRun(not_captured(run.call, error))
+                        run.drive(watch)
                     if run.call.chosen is not None:
                         run.call = replace(run.call, choice=outcome(run))
         except KeyboardInterrupt as error:
@@ -174,7 +179,7 @@ class Runner:
         if call.captured and isinstance(call.sampler, WindowSampler):
             run = captured_run(call, self._held)
             with self._held.lock, torch.no_grad(), closing(run), suppress(NotCaptured):
-                run.prepare_all()
+                run.prepare(every=True)
 
     def recapture(self) -> None:
         """Drop captured rounds, so that the next call captures the model as it is then."""

@@ -494,6 +494,21 @@ def test_a_pipeline_draws_from_the_same_chain_until_something_changes() -> None:
     assert pipe._runner.chain is not chains[-1]
 
 
+def test_a_pipeline_compiles_its_network_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = []
+    monkeypatch.setattr(torch, "compile", lambda function: wrapped.append(function) or function)
+    pipe = pipeline()
+
+    def drawn(**options: Any) -> Tensor:
+        images: Tensor = pipe(2, *seeded(0), output_type="pt", sampler=da.Coupled(4), **options).images
+        return images
+
+    plain = drawn()
+    assert not wrapped
+    assert all(torch.equal(drawn(compile=True), plain) for _ in range(2)) and len(wrapped) == 1
+    assert torch.equal(drawn(), plain)
+
+
 def test_a_pipeline_does_not_keep_what_another_scheduler_began_with() -> None:
     """Visiting every timestep, two spacings have the same steps and begin at different sizes."""
     train = {"num_train_timesteps": 10, "beta_end": 0.01}

@@ -545,9 +545,9 @@ def test_a_network_is_compiled_once_for_all_calls(monkeypatch: pytest.MonkeyPatc
     policy = tiny.LeRobotModel().eval()
     drawn = []
     for compiled in (False, True):
-        with da.adapters.accelerate(policy, sampler=Coupled(window=9), seed=SEED, compiled=compiled):
+        with da.adapters.accelerate(policy, sampler=Coupled(window=9), seed=SEED, compile=compiled):
             drawn.append([policy.conditional_sample(ROWS, global_cond=OBS) for _ in range(2)])
     assert len(wrapped) == 1
     assert all(torch.equal(*pair) for pair in zip(*drawn, strict=True))
-    with pytest.raises(InputError, match="compiled must be True or False"):
-        da.adapters.accelerate(policy, compiled=1)
+    with pytest.raises(InputError, match="compile must be True or False"):
+        da.adapters.accelerate(policy, compile=1)

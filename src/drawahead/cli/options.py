@@ -102,6 +102,10 @@ Dtype = Annotated[
         usually="float32",
     ),
 ]
+Compile = Annotated[
+    bool,
+    option(HOW, "--compile", "Put the network through torch.compile: about a minute at first, then faster rounds."),
+]
 Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write into.", file_okay=False)]
 Json = Annotated[bool, option(WRITTEN, "--json", "Print one JSON object, and nothing else, on stdout.")]
 Quiet = Annotated[

@@ -79,6 +79,8 @@ def named(name: str, options: TargetOptions) -> Subject:
     """What is called `name`, with these options, and how long it took to make."""
     began = time.perf_counter()
     subject = _own(name, options) if is_own(name) else _listed(name, options)
+    if options.compile:
+        subject = replace(subject, chain=subject.chain.compiled())
     return replace(subject, setup_seconds=time.perf_counter() - began)
 
 
@@ -104,12 +106,12 @@ def _own(name: str, options: TargetOptions) -> Subject:
 
     if options.device or options.dtype:
         raise InputError("--device and --dtype are for shipped networks: a model of your own has them already")
-    options.only(name, "order", "prompt", "steps")
+    options.only(name, "order", "prompt", "steps", "compile")
     chain = own.own(name, prompt=options.one_prompt, steps=options.steps)
     if isinstance(chain, TokenChain):
         chain = in_order(chain, options.order)
     else:
-        options.only(name, "steps")
+        options.only(name, "steps", "compile")
     return Subject(name, chain, view_of(chain), options=options.given)
 
 

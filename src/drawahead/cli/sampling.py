@@ -43,6 +43,7 @@ def sample(
     window: options.Window = None,
     device: options.Device = None,
     dtype: options.Dtype = None,
+    compile: options.Compile = False,  # noqa: A002
     max_batch_size: options.MaxBatchSize = None,
     out: options.Out = None,
     resume: options.Resume = False,
@@ -59,7 +60,7 @@ def sample(
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
-    special = (guidance, graph, kernel, items, coupling)
+    special = (guidance, graph, kernel, items, coupling, compile or None)
     target_options = TargetOptions(size, order, prompts, temperature, steps, device, dtype, *special)
     chosen = sampler_named(sampler, window)
     if out is not None and is_folder(out):

@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "kernel": (str,),
     "items": (int,),
     "coupling": _NUMBER,
+    "compile": (bool,),
 }
 """The types of the options that a sample depends on."""
 
@@ -48,6 +49,7 @@ class TargetOptions:
     kernel: str | None = None
     items: int | None = None
     coupling: float | None = None
+    compile: bool | None = None
 
     @property
     def given(self) -> dict[str, Any]:

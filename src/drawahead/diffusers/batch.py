@@ -17,6 +17,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.loops.comparing import equal
 from drawahead.diffusers.schedulers.stochastic import advice
 from drawahead.errors import InputError
+from drawahead.oracles.compiled import Compiled
 from drawahead.randomness import Stream, seed_from
 from drawahead.report import Report
 from drawahead.rounds.run import Result
@@ -99,12 +100,22 @@ def _mixed(one: int, other: int) -> int:
     return (6364136223846793005 * one + other) % 2**63
 
 
-def kept(home: dict[str, Any], chain: GaussianChain) -> tuple[Runner, GaussianChain]:
+def kept(
+    home: dict[str, Any],
+    chain: GaussianChain,
+    compile: bool = False,  # noqa: A002
+) -> tuple[Runner, GaussianChain]:
     """The runner of the last call, with this call's chain, if that is the same but for its samples; or another one. It
     is kept at `home`, an object of ours."""
     runner: Runner | None = home.get("_runner")
     last = None if runner is None else runner.chain
-    if runner is None or not isinstance(last, GaussianChain) or not equal(_deciding(last), _deciding(chain)):
+    if (
+        runner is None
+        or not isinstance(last, GaussianChain)
+        or isinstance(last.denoiser, Compiled) != compile
+        or not equal(_deciding(last), _deciding(chain))
+    ):
+        chain = chain.compiled() if compile else chain
         home["_runner"] = Runner(chain)
         return home["_runner"], chain
     if all(not each.condition and each.start_state is None for each in (last, chain)):
@@ -117,7 +128,9 @@ _OF_SAMPLES = ("condition", "start_state")
 
 def _deciding(chain: GaussianChain) -> dict[str, Any]:
     """All that decides how a chain draws, but for what each sample has of its own."""
-    return {name: value for name, value in vars(chain).items() if name not in _OF_SAMPLES}
+    own = {name: value for name, value in vars(chain).items() if name not in _OF_SAMPLES}
+    denoiser = chain.denoiser
+    return own | {"denoiser": denoiser.function if isinstance(denoiser, Compiled) else denoiser}
 
 
 @final

@@ -110,6 +110,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         callback_on_step_end_tensor_inputs: Sequence[str] = ("latents",),
         sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
+        compile: bool = False,  # noqa: A002
     ) -> DrawaheadPipelineOutput | tuple[Any, Report]:
         """Draw `batch_size` images.
 
@@ -125,6 +126,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             most numbers are passed over; the last one never is. Latents are copies and cannot be replaced.
         sampler: how to draw, as an object or by its name; `Auto()` by default.
         max_batch_size: the most states the UNet is given at a time; rounds are split, not added.
+        compile: put the UNet through `torch.compile`: the first call takes longer, later ones less time.
         """
         batch_size = whole("batch_size", batch_size, 1)
         if output_type not in ("pil", "np", "pt"):
@@ -145,7 +147,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             class_labels=class_labels,
             device=self._execution_device,
         )
-        result = asked.draw(self, *kept(self.__dict__, chain), batch_size)
+        result = asked.draw(self, *kept(self.__dict__, chain, compile), batch_size)
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)
         return DrawaheadPipelineOutput(images, result.report) if return_dict else (images, result.report)

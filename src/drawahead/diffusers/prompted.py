@@ -57,12 +57,14 @@ class PromptedPipeline:
         return_dict: bool = True,
         sampler: Sampler | str | None = None,
         max_batch_size: int | None = None,
+        compile: bool = False,  # noqa: A002
         **named: Any,
     ) -> Any:
         """Call the pipeline, its loop drawn by `sampler` (`Auto()` by default).
 
         callback_on_step_end: called after each round that brought the slowest image further, as in `DrawaheadPipeline`.
         max_batch_size: the most states a round asks about at a time; with guidance the network is given twice as many.
+        compile: put the network through `torch.compile`: the first call takes longer, later ones less time.
         return_dict: False returns a tuple, the report last.
         """
         _check(self.pipe, named)
@@ -81,7 +83,7 @@ class PromptedPipeline:
         def draw() -> Tensor:
             chain, loop = read(watch, self._rows)
             watch.drawing = True
-            results.append(asked.draw(self.pipe, *kept(vars(self), chain), loop.layout.images))
+            results.append(asked.draw(self.pipe, *kept(vars(self), chain, compile), loop.layout.images))
             return loop.layout.joined(results[-1].samples.to(watch.moments[0].state))
 
         generators = generator if isinstance(generator, list) else [generator]

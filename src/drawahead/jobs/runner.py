@@ -23,7 +23,7 @@ from drawahead.jobs.workers import Pooled
 from drawahead.rounds.run import Result, Stop
 from drawahead.samplers import Auto
 from drawahead.samplers.record import SamplerRecord
-from drawahead.show.progress import Show, RunProgress, watching
+from drawahead.show.progress import RunProgress, Show, watching
 from drawahead.words import printable
 
 COMPARED = 2**32

@@ -37,7 +37,7 @@ def policy(
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
-    compiled: bool = False,
+    compile: bool = False,  # noqa: A002
 ) -> Any:
     """A copy of a diffusion policy that draws its action chunks in parallel rounds; `model` itself is not changed.
 
@@ -50,7 +50,7 @@ def policy(
     if callable(getattr(twin, "reset", None)):
         twin.reset()
     twin.drawahead = accelerate(
-        twin, sampler=sampler, deadline_ms=deadline_ms, seed=seed, graphs=graphs, compiled=compiled
+        twin, sampler=sampler, deadline_ms=deadline_ms, seed=seed, graphs=graphs, compile=compile
     )
     return twin
 
@@ -62,7 +62,7 @@ def accelerate(
     deadline_ms: float | None = None,
     seed: int | None = None,
     graphs: bool | None = None,
-    compiled: bool = False,
+    compile: bool = False,  # noqa: A002
 ) -> Accelerated:
     """Have a diffusion policy draw its action chunks in parallel rounds, from now on, until `.undo()`.
 
@@ -75,12 +75,12 @@ def accelerate(
         to it.
     seed: fixes the noise of all calls without a generator.
     graphs: as in `sample`.
-    compiled: put the network through `torch.compile`: the first call takes longer, later ones less time.
+    compile: put the network through `torch.compile`: the first call takes longer, later ones less time.
     """
     owner = model
     for name in path_to_loop(model):
         owner = getattr(owner, name)
-    return Accelerated(owner, sampler, deadline_ms, seed, graphs, compiled)
+    return Accelerated(owner, sampler, deadline_ms, seed, graphs, compile)
 
 
 @final
@@ -102,12 +102,12 @@ class Accelerated:
         deadline_ms: float | None,
         seed: int | None,
         graphs: bool | None,
-        compiled: bool = False,
+        compile: bool = False,  # noqa: A002
     ) -> None:
         if isinstance(vars(owner).get(_LOOP), Accelerated):
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
         sampler = as_sampler(sampler)
-        instance("compiled", compiled, bool, "True or False")
+        instance("compile", compile, bool, "True or False")
         instance("graphs", graphs, bool | None, "True, False or None")
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
@@ -118,7 +118,7 @@ class Accelerated:
                 )
         self._owner, self._own = owner, getattr(owner, _LOOP)
         self._signature = inspect.signature(self._own)
-        self._sampler, self._deadline, self._graphs, self._compiled = sampler, deadline_ms, graphs, compiled
+        self._sampler, self._deadline, self._graphs, self._compiled = sampler, deadline_ms, graphs, compile
         self._noise = None if seed is None else torch.Generator().manual_seed(checked_seed(seed) % 2**63)
         self._runners: dict[Any, Runner] = {}  # one for each kind of call
         self._calls = Calls()

@@ -9,7 +9,7 @@ is. Windows are rounded up to a short ladder of widths, and a row whose sample h
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import torch
@@ -19,30 +19,21 @@ from drawahead.chains.base import Ahead, Chain, Paths
 from drawahead.errors import AnswerError
 from drawahead.laws import Law
 from drawahead.rounds.recording import Recording, record
+from drawahead.rounds.shapes import Positions, Shape
 from drawahead.samplers.window import Drafts, WindowSampler
 
 _SLIGHT = 1e-5  # what the canary lets pass beside the rounding it has seen
 
 
-class Shape(NamedTuple):
-    """What a captured round depends on."""
+class Flight(NamedTuple):
+    """A round that the device works on, or will when the one before it is done."""
 
-    window: int
-    """Drafted steps that are verified, padding included."""
-    columns: int
-    """Steps that are drafted for the next round."""
-    beyond: int
-    """Steps past the window that the answers must be able to draft."""
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Where the rows of a batch stand: all that is read back."""
-
-    position: list[int]
-    width: list[int]
-    wish: list[int]
-    length: list[int]
+    shape: Shape
+    look: Callable[[], Positions] | None
+    """Waits for where the rows stand after it; None where that is known before."""
+    began: float
+    timed: bool = True
+    """Whether its time tells anything: not if it was captured first, or ran while something else was done."""
 
 
 @final
@@ -75,6 +66,8 @@ class CapturedBatch:
         for row, name in enumerate(("position", "width", "wish", "length", "rounds")):
             self._state[name] = self._status[row]
         self._bad = self._status[5, :1]
+        pinned = self.device.type == "cuda"  # two, for two rounds may be under way
+        self._read = [torch.zeros_like(self._status, device="cpu", pin_memory=pinned) for _ in range(2)]
         self._drafts: dict[str, Tensor] = {}
         self.paths = fresh.bound(self._state_of_paths(), None)
 
@@ -147,15 +140,24 @@ class CapturedBatch:
         new = paths.tensors() | {"width": none.width}
         _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
 
-    def read_positions(self) -> Positions:
-        """Read back where the rows stand."""
-        position, width, wish, length, _, bad = self._status.tolist()
-        if bad[0]:
-            raise AnswerError(
-                f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw with "
-                "graphs=False to learn which"
-            )
-        return Positions(position, width, wish, length)
+    def look(self) -> Callable[[], Positions]:
+        """Begin to read back where the rows stand. -> what waits for it, however much the device is asked meanwhile."""
+        self._read.reverse()
+        status = self._read[0].copy_(self._status, non_blocking=True)
+        there = torch.cuda.current_stream(self.device).record_event() if status.is_pinned() else None
+
+        def positions() -> Positions:
+            if there is not None:
+                there.synchronize()
+            position, width, wish, length, _, bad = status.tolist()
+            if bad[0]:
+                raise AnswerError(
+                    f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw "
+                    "with graphs=False to learn which"
+                )
+            return Positions(position, width, wish, length)
+
+        return positions
 
     def wait(self) -> None:
         """Until the device has done all rounds."""

@@ -9,9 +9,9 @@ What no walk can see (an environment variable, a file) the canary finds: see `Ca
 from __future__ import annotations
 
 import contextlib
-import functools
+import math
 import sys
-import sysconfig
+import time
 import types
 import weakref
 import zlib
@@ -23,24 +23,40 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from drawahead.rounds.code import HOMES, is_installed, names_in
+
 _PLAIN = {bool, int, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 _NUMBERS, _BARE = {bool, int, float, str}, {dict, OrderedDict, list, tuple, set}
 _INNER = ("__self__", "__func__", "fget", "func", "args", "keywords")  # of methods, properties, partials
 _MOST, _SMALL = 200_000, 2**16  # objects looked at, bytes of a tensor on the CPU that are compared one by one
-_HOMES = (__file__.rpartition("rounds")[0], *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 
 
 @final
 class Guard:
-    """Marks of a model, to be compared with those of the same model later. It keeps nothing of the model alive."""
+    """Marks of a model, to be compared with those of the same model later. It keeps nothing of the model alive, once it
+    is `done`: what is met is numbered and entered in that order, a little at a time (`go_on`)."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.marks: list[Any] = []
+        self.done = False
         self._numbers: dict[int, int] = {}  # of objects met before
-        self._met: list[Any] = []  # held during the walk, so that no id is used twice
+        self._met: list[tuple[Any, str]] = []  # with their names; held meanwhile, so that no id is used twice
         self._places: list[tuple[weakref.ref[Tensor], int]] = []
+        self._entering = iter(self._met)  # which goes on to what is met later
         self._mapping(parts)
-        del self._numbers, self._met
+
+    def go_on(self, seconds: float = math.inf) -> None:
+        """Walk on, for so long at most."""
+        until = time.perf_counter() + seconds
+        for value, name in () if self.done else self._entering:
+            self.marks.append(name)
+            with contextlib.suppress(Exception):  # of what cannot be read, the canary sees a change
+                self._enter(value, type(value))
+            if time.perf_counter() > until:
+                return
+        if not self.done:
+            self.done = True
+            del self._numbers, self._met, self._entering
 
     @property
     def in_place(self) -> bool:
@@ -60,9 +76,10 @@ class Guard:
             if kind in _PLAIN:
                 self.marks += (value, kind)
             else:
-                self.marks.append(kind) if kind in _BARE and not value else self._visit(value)
+                self.marks.append(kind) if kind in _BARE and not value else self._visit(value, name)
+        self.marks.append(len(entries))
 
-    def _visit(self, value: Any) -> None:
+    def _visit(self, value: Any, name: Any = "") -> None:
         kind = type(value)
         if kind in _PLAIN or kind is float:  # 1 and True are equal; 0.0 and -0.0 are equal, and nan is not
             self.marks += (value.hex() if kind is float else value, kind)
@@ -70,9 +87,7 @@ class Guard:
         number = self._numbers.setdefault(id(value), len(self._met))
         self.marks.append(number)
         if number == len(self._met) < _MOST:
-            self._met.append(value)
-            with contextlib.suppress(Exception):  # of what cannot be read, the canary sees a change
-                self._enter(value, kind)
+            self._met.append((value, name if type(name) is str else ""))
 
     def _enter(self, value: Any, kind: type) -> None:
         if isinstance(value, Tensor):
@@ -89,7 +104,7 @@ class Guard:
             self._mapping(value if kind is dict else vars(value))
         elif isinstance(value, types.FunctionType):
             self._function(value)
-        elif isinstance(value, types.ModuleType) and getattr(value, "__file__", None) and _is_installed(value):
+        elif isinstance(value, types.ModuleType) and getattr(value, "__file__", None) and is_installed(value):
             self.marks.append(value.__name__)  # all that it imports would be walked otherwise
         elif isinstance(value, type):
             self._class(value)
@@ -113,7 +128,7 @@ class Guard:
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
             self.marks.append(weakref.ref(base))
-            if not _is_installed(sys.modules.get(base.__module__)):  # Python notes things under names of its own
+            if not is_installed(sys.modules.get(base.__module__)):  # Python notes things under names of its own
                 own = vars(base).items()
                 self._mapping({n: e for n, e in own if not n.startswith("__") or isinstance(e, types.FunctionType)})
             elif isinstance(forward := vars(base).get("forward"), types.FunctionType):
@@ -124,25 +139,12 @@ class Guard:
         cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
         closure = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
         self._mapping({"defaults": (value.__defaults__, value.__kwdefaults__), **value.__dict__, **closure})
-        names = () if code.co_filename.startswith(_HOMES) else _names_in(code)
+        names = () if code.co_filename.startswith(HOMES) else names_in(code)
         for name, entry in ((name, value.__globals__[name]) for name in names if name in value.__globals__):
             if not isinstance(entry, types.ModuleType):
                 self._mapping({name: entry})
-            elif not _is_installed(entry):
+            elif not is_installed(entry):
                 self._mapping({inner: vars(entry)[inner] for inner in names if inner in vars(entry)})
-
-
-@functools.lru_cache(4096)
-def _names_in(code: types.CodeType) -> tuple[str, ...]:
-    """What a function, and those inside it, may look up: names, and texts that may be names."""
-    inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _names_in(one)]
-    texts = [constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()]
-    return tuple(dict.fromkeys([*code.co_names, *inner, *texts]))
-
-
-def _is_installed(module: types.ModuleType | None) -> bool:
-    """Whether a module is Python's, an installed package's or ours: by where its file is, not by its name."""
-    return (getattr(module, "__file__", None) or _HOMES[0]).startswith(_HOMES)
 
 
 def _checksum(array: np.ndarray[Any, Any] | np.generic) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # packed rounds do without
     from drawahead.rounds.run import Call
 
 _MOST = 8  # batches
-CANARY = 1 / 200
+CANARY = 1 / 500
 """The share of sampling time that comparing answers may take."""
 
 
@@ -70,10 +70,11 @@ class Held:
         """Whether a round may begin before the guard has looked: all memory that it reads is still the model's."""
         return self._guard is not None and self._guard.in_place
 
-    def holds(self, chain: Chain) -> bool:
+    def holds(self, chain: Chain, now: Guard | None = None) -> bool:
         """Whether the model is the one whose rounds were captured, as far as the guard sees; if not, they are dropped.
-        From now on it is this one."""
-        now = _marked(chain)
+        From now on it is this one. `now`: a guard of it that has begun to look."""
+        now = now or looking_at(chain)
+        now.go_on()
         same = self._guard is not None and now.marks == self._guard.marks
         if not same:
             self.clear()
@@ -107,7 +108,8 @@ class Held:
         if not batch.graphs or self._guard is None:
             return
         if batch.captured_since_kept:
-            now = _marked(chain)
+            now = looking_at(chain)
+            now.go_on()
             if now.marks != self._guard.marks:
                 if any(batch.graphs.values()):  # where rounds run as they are there is nothing to say
                     self._say_changing(self._guard.difference(now))
@@ -138,7 +140,8 @@ def captured_run(call: Call, held: Held) -> CapturedRun:
     return CapturedRun(call, held)
 
 
-def _marked(chain: Chain) -> Guard:
+def looking_at(chain: Chain) -> Guard:
+    """A guard that begins to look at a chain's model, and at what torch is told for all models."""
     from drawahead.rounds.guard import Guard
 
     return Guard(_modes(chain.device) | chain.captured_parts())

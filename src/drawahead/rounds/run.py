@@ -114,7 +114,10 @@ class Run(abc.ABC):
     """The state of one call."""
 
     watched = True
-    """Whether somebody looks between rounds, and may stop there or change how it goes on."""
+    """Whether somebody may stop between rounds, or change how it goes on."""
+
+    reported = True
+    """Whether somebody is told after each round what it came to."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -145,7 +148,8 @@ class Run(abc.ABC):
 
     def drive(self, watch: Watch) -> None:
         """Go on to the end, unless it is stopped."""
-        self.watched = any(who is not None for who in (watch.on_round, watch.stop, watch.hurry))
+        self.reported = watch.on_round is not None
+        self.watched = watch.stop is not None or watch.hurry is not None
         try:
             with closing(self.rounds) as rounds:
                 for report in rounds:
@@ -156,6 +160,8 @@ class Run(abc.ABC):
                     if watch.hurry is not None and watch.hurry.is_set():
                         self.tally.hurried = True  # drafts are taken as they are from now on
         except Exception as error:
+            if isinstance(error, NotCaptured) and not self.round_count:
+                raise
             raise SamplingError(
                 f"sampling stopped in round {self.round_count} with {self.done} of {self.call.num_samples} samples "
                 f"finished (they are in .result): {error}",

@@ -40,7 +40,7 @@ def accelerate(policy: DiffusionPolicy) -> None:
         )
         return
     policy.drawahead = da.adapters.accelerate(
-        policy, sampler=own.sampler, deadline_ms=own.deadline_ms, compiled=own.compile_network
+        policy, sampler=own.sampler, deadline_ms=own.deadline_ms, compile=own.compile_network
     )
     if own.sampler is None and own.deadline_ms is None:
         policy.diffusion.conditional_sample = functools.partial(_first_chunks, policy)
