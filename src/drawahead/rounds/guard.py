@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from drawahead.rounds.code import HOMES, is_installed, names_in
+from drawahead.oracles.code import HOMES, is_installed, names_in
 
 _PLAIN = {bool, int, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 _NUMBERS, _BARE = {bool, int, float, str}, {dict, OrderedDict, list, tuple, set}
@@ -33,8 +33,8 @@ _MOST, _SMALL = 200_000, 2**16  # objects looked at, bytes of a tensor on the CP
 
 @final
 class Guard:
-    """Marks of a model, to be compared with those of the same model later. It keeps nothing of the model alive, once it
-    is `done`: what is met is numbered and entered in that order, a little at a time (`go_on`)."""
+    """Marks of a model, to be compared with later ones. Once `done` it keeps nothing of the model alive. What is met is
+    numbered, and entered in that order, a little at a time (`go_on`)."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.marks: list[Any] = []
@@ -84,8 +84,7 @@ class Guard:
         if kind in _PLAIN or kind is float:  # 1 and True are equal; 0.0 and -0.0 are equal, and nan is not
             self.marks += (value.hex() if kind is float else value, kind)
             return
-        number = self._numbers.setdefault(id(value), len(self._met))
-        self.marks.append(number)
+        self.marks.append(number := self._numbers.setdefault(id(value), len(self._met)))
         if number == len(self._met) < _MOST:
             self._met.append((value, name if type(name) is str else ""))
 
