@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from drawahead.oracles.code import HOMES, is_installed, names_in
+from drawahead.code import HOMES, is_installed, names_in
 
 _PLAIN = {bool, int, complex, str, bytes, type(None), type(...), range, torch.dtype, torch.device, torch.Size}
 _NUMBERS, _BARE = {bool, int, float, str}, {dict, OrderedDict, list, tuple, set}

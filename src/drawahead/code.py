@@ -6,7 +6,7 @@ import functools
 import sysconfig
 import types
 
-HOMES = (__file__.rpartition("oracles")[0], *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
+HOMES = (__file__.rpartition("code.py")[0], *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 """Where Python, installed packages and drawahead lie."""
 
 
