@@ -142,7 +142,9 @@ def _image(found: Row) -> dict[str, str | None]:
     parts, lines = _parts(rows), []
     for row in rows:
         setting = _setting(row) if row["family"] not in ("reference", "drawahead") else f"{row['steps']} steps"
-        lines.append([row["name"], setting, f"{row['ms']:.0f}", *(_percent(row, part) for part in parts)])
+        lines.append(
+            [row["name"], setting, f"{row['ms']:.0f}", str(row["samples"]), *(_percent(row, part) for part in parts)]
+        )
     ahead = next(row for row in rows if row["family"] == "drawahead")
     alone = next(row for row in rows if row["family"] == "reference")
     solvers = [row for row in rows if row["family"] == "solver"]
@@ -151,10 +153,9 @@ def _image(found: Row) -> dict[str, str | None]:
     told = [f"{name} up to {steps[-1]} steps" for name, steps in seen.items() if steps]
     affordable = max(row["steps"] for row in solvers if row["ms"] <= ahead["ms"] * 1.02)
     return {
-        "image": table(["", "", "ms an image", *(f"distance of {PARTS[part]}, %" for part in parts)], lines),
+        "image": table(["", "", "ms an image", "samples", *(f"distance of {PARTS[part]}, %" for part in parts)], lines),
         "fine": PARTS["detail"] if "detail" in parts else None,
         "image_gpu": found["gpu"],
-        "image_samples": f"{alone['samples']} to {max(row['samples'] for row in solvers)}",
         "ahead_ms": f"{ahead['ms']:.0f}",
         "alone_ms": f"{alone['ms']:.0f}",
         "ahead_steps": str(affordable),
