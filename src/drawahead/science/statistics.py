@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -57,7 +57,7 @@ class Summary:
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Everything by name, as numpy has it: for np.savez, zarr.save_group, an xarray.Dataset or HDF5."""
+        """Everything by name, as numpy has it: for np.savez, zarr.save_group or h5py."""
         tables = {name: value.numpy() for name, value in vars(self).items() if isinstance(value, Tensor)}
         return tables | {"levels": np.array(self.levels), "number": np.array(self.number)}
 
@@ -68,6 +68,23 @@ class Summary:
             raise InputError(f"path must end in .npz, not be {out.name!r}; for other formats write arrays() yourself")
         with out.open("wb") as file:
             np.savez(file, **self.arrays())  # type: ignore[arg-type]
+
+    def to_xarray(self, dims: Sequence[str], coords: Mapping[str, Any] | None = None) -> Any:
+        """An `xarray.Dataset` with your labels: its `to_netcdf` writes HDF5, its `to_zarr` zarr.
+
+        dims: a name for each axis of a sample, or of `mean` at least. coords: labels along them, by their names.
+        """
+        try:
+            import xarray
+        except ImportError:
+            raise InputError("labelled tables need xarray: pip install xarray h5netcdf") from None
+        if len(dims) != self.mean.dim() or isinstance(dims, str):
+            raise InputError(f"dims must name the {self.mean.dim()} axes {tuple(self.mean.shape)}, not {short(dims)}")
+        arrays, levels = self.arrays(), {"level": np.array(self.levels)}
+        axes = {name: ("level", *dims) if name.startswith("quantile") else tuple(dims) for name in arrays}
+        tables = {name: (axes[name], table) for name, table in arrays.items() if table.ndim and name != "levels"}
+        facts = {"number": self.number, "rank_error": self.rank_error}
+        return xarray.Dataset(tables, {**levels, **(coords or {})}, facts)
 
     def __getitem__(self, index: Any) -> Summary:
         """Of some entries alone: `summary[0, :, 3]`."""
