@@ -243,3 +243,9 @@ def test_without_xarray_labels_are_refused_with_the_remedy(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(da.InputError, match="pip install xarray"):
         labelled().to_xarray(["z", "k"])
+
+
+def test_bands_need_a_value_of_x_for_each_entry() -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(da.InputError, match="x must have 3 values"):
+        labelled()[0].plot(x=[1.0, 2.0])

@@ -113,6 +113,8 @@ class Summary:
         if self.mean.dim() != 1:
             raise InputError(f"bands need one axis, not {tuple(self.mean.shape)}: choose entries, as summary[0, :, 3]")
         at: np.ndarray[Any, Any] = np.arange(len(self.mean)) if x is None else np.asarray(x)
+        if at.shape != self.mean.shape:
+            raise InputError(f"x must have {len(self.mean)} values, one for each entry, not shape {at.shape}")
         lines, order = self.quantiles.numpy(), np.argsort(self.levels)
         with canvas(path, 7.2, 4.2) as figure:
             axes = figure.add_subplot()
