@@ -274,7 +274,7 @@ def bands(data: Data, path: Path) -> None:
             axes.fill_between(data["kperp"], lines[1], lines[-2], color="#5fa79d", label="68% of draws")
             axes.plot(data["kperp"], lines[2], color="#0b6e64", label="median")
             axes.plot(data["kperp"], 10 ** np.array(row["truth"]), "k--", linewidth=1, label="21cmFAST, mean of 200")
-            axes.set(xscale="log", yscale="log", xlabel="k perpendicular, 1/Mpc", ylabel="power, mK^2", title=title)
+            axes.set(xscale="log", xlabel="k perpendicular, 1/Mpc", ylabel="power, mK$^2$", title=title)
             if not i:
                 axes.legend()
 

@@ -118,24 +118,21 @@ class Summary:
         lines, order = self.quantiles.numpy(), np.argsort(self.levels)
         with canvas(path, 7.2, 4.2) as figure:
             axes = figure.add_subplot()
-            for low, high in zip(order, order[::-1], strict=True):
+            for i, (low, high) in enumerate(zip(order, order[::-1], strict=True)):
                 if self.levels[low] < self.levels[high]:
                     share = f"{self.levels[high] - self.levels[low]:.0%} of draws"
-                    axes.fill_between(
-                        at, lines[low], lines[high], color="#0b6e64", alpha=0.25, linewidth=0, label=share
-                    )
+                    shade = 1 - (i + 1) / (len(order) // 2 + 1)  # inner bands are darker, and opaque, as the legend's
+                    color = tuple(part + shade * (1 - part) for part in (0.04, 0.43, 0.39))
+                    axes.fill_between(at, lines[low], lines[high], color=color, linewidth=0, label=share)
                 elif low == high:
-                    axes.plot(at, lines[low], color="#0b6e64", label="median" if self.levels[low] == 0.5 else None)
+                    axes.plot(at, lines[low], color="#06403a", label="median" if self.levels[low] == 0.5 else None)
             axes.set(xlabel=xlabel, ylabel=ylabel, **({"xscale": "log", "yscale": "log"} if log else {}))
             axes.legend()
         return figure
 
     def __repr__(self) -> str:
-        shape = tuple(self.mean.shape)
-        return f"<Summary of {self.number} draws of shape {shape}: largest error of the mean {self._largest():.3g}>"
-
-    def _largest(self) -> float:
-        return float(self.mean_error.max()) if self.mean_error.numel() else math.nan
+        shape, largest = tuple(self.mean.shape), max(self.mean_error.flatten().tolist(), default=math.nan)
+        return f"<Summary of {self.number} draws of shape {shape}: largest error of the mean {largest:.3g}>"
 
 
 @final
