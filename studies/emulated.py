@@ -13,6 +13,7 @@ import drawahead as da
 from studies.spectra import part_of
 from studies.speed.place import SMALL, Place
 from studies.speed.timing import measured, said
+from studies.tables import table
 
 SHAPE = (1, 32, 64)
 Numbers = dict[str, Any]
@@ -41,6 +42,19 @@ def emulated(place: Place, package: Path, rows: list[Numbers], saved: Callable[[
             said(f"py21cmemu, {draws} draws, {side}", row[side])
         rows.append(row)
         saved()
+
+
+def shown(rows: list[Numbers]) -> str | None:
+    """The table of the page; nothing before it was measured."""
+    if not rows:
+        return None
+    lines = []
+    for row in rows:
+        one, ahead = row["sequential"]["seconds"], row["drawahead"]["seconds"]
+        own = row["draws"] * rows[0]["own_seconds"]
+        cells = [str(row["draws"]), f"{own:.1f}", f"{one:.2f}", f"{ahead:.2f}"]
+        lines.append([*cells, f"{row['drawahead']['mean_rounds']:.1f}", f"{one / ahead:.1f}"])
+    return table(["draws", "its own loop, s", "one by one, s", "drawahead, s", "rounds", "times faster"], lines)
 
 
 def _parts(place: Place, package: Path) -> tuple[Any, Any, Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -180,3 +181,12 @@ def test_what_cannot_be_drawn_ahead_is_refused_in_one_line() -> None:
         da.science.VPSDE(20, 0.1)
     with pytest.raises(da.InputError, match="an object like theirs"):
         da.science.EulerMaruyama(object())
+
+
+@pytest.mark.parametrize(
+    "answer", [lambda x: x[:, :1], lambda x: (x,), lambda x: x * math.nan], ids=["fewer", "tuple", "nan"]
+)
+def test_a_score_that_is_none_is_refused(answer: Callable[[Tensor], Any]) -> None:
+    schedule = da.science.ReverseDiffusion(da.science.VPSDE(steps=50))
+    with pytest.raises(da.InputError, match="score must answer states"):
+        da.adapters.from_score_sde(lambda x, t: answer(x), schedule, (3,))

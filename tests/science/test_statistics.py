@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 import drawahead as da
 from tests.exactness import LEVEL
+from tests.peak import PEAK
 
 
 def lognormal(scale: float = 1.0, shape: tuple[int, ...] = (2,)) -> da.GaussianChain:
@@ -179,3 +182,70 @@ def test_what_is_wrong_is_said_in_one_line() -> None:
         da.until(lognormal(), torch.ones(5), sampler="sequential", seed=0)
     with pytest.raises(da.InputError, match="needs no rows"):
         da.science.repeated(lognormal(), 3)
+
+
+def test_a_large_condition_is_held_once() -> None:
+    """400 draws for four rows of 4 MB: laid out for every draw they would be 1.6 GB."""
+    script = (
+        PEAK
+        + """
+import torch, drawahead as da
+def denoiser(x, k, field):
+    return torch.tanh(x + field.mean(1, keepdim=True))
+schedule = da.DDPM(da.schedules.linear_betas(3, 0.1, 0.5))
+fields = torch.linspace(-2, 2, 4)[:, None].repeat(1, 2**20)
+chain = da.GaussianChain(denoiser, schedule, (1,), condition={"field": fields})
+many = da.science.repeated(chain, 100)
+da.sample(many, 2, sampler=da.Sequential(), seed=0)
+before = peak()
+found = da.summary(da.sample(many, 400, sampler=da.Sequential(), seed=0, max_live=4), draws=100)
+assert found.mean.shape == (4, 1) and bool((found.mean.diff(dim=0) > 0).all())
+print(peak() - before)
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 200e6
+
+
+def labelled() -> da.science.Summary:
+    return da.summary(torch.randn(50, 2, 3, generator=torch.Generator().manual_seed(0)))
+
+
+def test_tables_take_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no xarray, what it would be handed."""
+
+    class Module:
+        Dataset = staticmethod(lambda *parts: parts)
+
+    monkeypatch.setitem(sys.modules, "xarray", Module)
+    found = labelled()
+    tables, coords, facts = found.to_xarray(["z", "k"], {"k": [0.1, 0.2, 0.4]})
+    assert {name: axes for name, (axes, _) in tables.items()} == {
+        **dict.fromkeys(("mean", "mean_error", "spread"), ("z", "k")),
+        **dict.fromkeys(("quantiles", "quantile_errors"), ("level", "z", "k")),
+    }
+    assert all(table.shape[-2:] == (2, 3) for _, table in tables.values())
+    assert coords["k"] == [0.1, 0.2, 0.4] and tuple(coords["level"]) == found.levels
+    assert facts == {"number": 50, "rank_error": 0.0}
+    with pytest.raises(da.InputError, match="dims must name the 2 axes"):
+        found.to_xarray(["k"])
+
+
+def test_xarray_labels_are_written_and_read(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    found = labelled()
+    found.to_xarray(["z", "k"], {"k": [0.1, 0.2, 0.4]}).to_netcdf(tmp_path / "found.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "found.nc", engine="h5netcdf") as read:
+        np.testing.assert_array_equal(read["quantiles"].sel(level=0.5, k=0.2), found.median[:, 1])
+
+
+def test_without_xarray_labels_are_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(da.InputError, match="pip install xarray"):
+        labelled().to_xarray(["z", "k"])
+
+
+def test_bands_need_a_value_of_x_for_each_entry() -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(da.InputError, match="x must have 3 values"):
+        labelled()[0].plot(x=[1.0, 2.0])

@@ -13,6 +13,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.arguments import Rows, Told, of_passes
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
+from drawahead.diffusers.schedulers.pairs import Twice, paired
 from drawahead.diffusers.schedulers.reading import recipe
 from drawahead.errors import InputError
 from drawahead.schedules import Given
@@ -84,13 +85,16 @@ def from_diffusers(
         raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
     options = {} if eta is None else {"eta": number("eta", eta)}
     options |= {"use_clipped_model_output": True} if use_clipped_model_output else {}
-    steps = recipe(scheduler, num_inference_steps, options | dict(step_options or {}), strength)
-    plan = steps.plan
+    options |= dict(step_options or {})
+    twice: bool = getattr(scheduler, "order", 1) == 2
+    steps = recipe(scheduler, num_inference_steps, options, strength, paired if twice else None)
+    steps, tables = steps if twice else (steps, torch.empty(0))
+    plan, denoiser = steps.plan, Denoiser(network, steps, told, guidance, dtype, device)
     if image is not None:
         image = plan.signal[0] * image.double().cpu()
         plan = replace(plan, start=float(plan.noise[0]))  # as noisy as its levels say
     return GaussianChain(
-        Denoiser(network, steps, told, guidance, dtype, device),
+        Twice(denoiser, tables) if twice else denoiser,
         Given(plan),
         shape_of(network, channels) if shape is None else shape,
         start=start,

@@ -71,7 +71,7 @@ class Denoiser:
 
     def __call__(self, x: Tensor, k: Tensor, **rows: Tensor) -> Any:
         scale = self.table[0, k].view(-1, *(1,) * (x.dim() - 1))
-        return self.predicted(x, k, self._ask((x * scale).to(self.dtype), self.time[k], rows))
+        return self.predicted(x, k, self.ask((x * scale).to(self.dtype), self.time[k], rows))
 
     def predicted(self, x: Tensor, k: Tensor, answer: Any) -> Any:
         """The prediction of the data, and a learned variance beside it, of what a network answered at states."""
@@ -88,7 +88,7 @@ class Denoiser:
             prediction = gains[0] * prediction + gains[1] * (limited - prediction) if gains else limited
         return torch.cat([prediction, variance.to(prediction.dtype)], dim=1) if self.spread else prediction
 
-    def _ask(self, shown: Tensor, time: Tensor, rows: dict[str, Tensor]) -> Any:
+    def ask(self, shown: Tensor, time: Tensor, rows: dict[str, Tensor]) -> Any:
         """One output for each state, of as many passes as there are, all in one batch."""
         passes, channels = self.told.passes, shown.shape[1]
         shown = torch.cat([shown, rows[CHANNELS].to(shown.dtype)], dim=1) if CHANNELS in rows else shown

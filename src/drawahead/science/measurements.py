@@ -33,6 +33,7 @@ def posterior(
         `strength` = (step's variance) / (noise variance), and whatever else you put into it.
     """
     instance("chain", chain, GaussianChain, "a GaussianChain")
+    instance("measured", measured, Tensor, "a tensor (rows, ...), as measure returns it")
     strength = number("strength", strength, above=0)
     if not callable(measure):
         raise InputError("measure must be a function of predictions (m, *shape)")

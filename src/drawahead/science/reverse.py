@@ -138,11 +138,16 @@ def _compare(score: Network, chain: GaussianChain) -> None:
     x = (noise * torch.randn(_PROBES, *chain.shape, generator=generator)).to(chain.device, chain.dtype)
     rows = of_samples({name: table[:1] for name, table in chain.condition.items()}, torch.arange(_PROBES))
     with torch.no_grad():
-        answers = score(x, time, **rows).double()
-    along = -float((answers * x).sum() / x.double().square().sum()) * noise**2
+        answers: object = score(x, time, **rows)
+    if not isinstance(answers, Tensor) or answers.shape != x.shape or not bool(answers.isfinite().all()):
+        kind = tuple(answers.shape) if isinstance(answers, Tensor) else type(answers).__name__
+        raise InputError(f"score must answer states {tuple(x.shape)} with as many finite numbers; its answer is {kind}")
+    along = -float((answers.double() * x).sum() / x.double().square().sum()) * noise**2
     if not _LEAST <= along <= _MOST:
-        kind = "of the opposite sign" if along < 0 else f"{along:.2g} times as large"
-        remedy = "negate it" if along < 0 else "does it predict noise (da.from_epsilon), or leave out 1 / noise?"
+        kind = "of the opposite sign" if along < 0 else f"{abs(along):.2g} times as large"
+        remedy = "negate it" if along < 0 else "does it leave out 1 / noise?"
         warnings.warn(
-            f"at the first step score(x, t) is {kind} as the score of noise, -x / noise^2: {remedy}", stacklevel=3
+            f"at the first step score(x, t) is {kind} as the score of noise, -x / noise^2: {remedy}; if it predicts "
+            "noise, use da.from_epsilon",
+            stacklevel=3,
         )

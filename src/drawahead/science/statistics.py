@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -58,7 +58,7 @@ class Summary:
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Everything by name, as numpy has it: for np.savez, zarr.save_group, an xarray.Dataset or HDF5."""
+        """Everything by name, as numpy has it: for np.savez, zarr.save_group or h5py."""
         tables = {name: value.numpy() for name, value in vars(self).items() if isinstance(value, Tensor)}
         return tables | {"levels": np.array(self.levels), "number": np.array(self.number)}
 
@@ -69,6 +69,23 @@ class Summary:
             raise InputError(f"path must end in .npz, not be {out.name!r}; for other formats write arrays() yourself")
         with out.open("wb") as file:
             np.savez(file, **self.arrays())  # type: ignore[arg-type]
+
+    def to_xarray(self, dims: Sequence[str], coords: Mapping[str, Any] | None = None) -> Any:
+        """An `xarray.Dataset` with your labels: its `to_netcdf` writes HDF5, its `to_zarr` zarr.
+
+        dims: a name for each axis of a sample, or of `mean` at least. coords: labels along them, by their names.
+        """
+        try:
+            import xarray
+        except ImportError:
+            raise InputError("labelled tables need xarray: pip install xarray h5netcdf") from None
+        if len(dims) != self.mean.dim() or isinstance(dims, str):
+            raise InputError(f"dims must name the {self.mean.dim()} axes {tuple(self.mean.shape)}, not {short(dims)}")
+        arrays, levels = self.arrays(), {"level": np.array(self.levels)}
+        axes = {name: ("level", *dims) if name.startswith("quantile") else tuple(dims) for name in arrays}
+        tables = {name: (axes[name], table) for name, table in arrays.items() if table.ndim and name != "levels"}
+        facts = {"number": self.number, "rank_error": self.rank_error}
+        return xarray.Dataset(tables, {**levels, **(coords or {})}, facts)
 
     def __getitem__(self, index: Any) -> Summary:
         """Of some entries alone: `summary[0, :, 3]`."""
@@ -97,27 +114,26 @@ class Summary:
         if self.mean.dim() != 1:
             raise InputError(f"bands need one axis, not {tuple(self.mean.shape)}: choose entries, as summary[0, :, 3]")
         at: np.ndarray[Any, Any] = np.arange(len(self.mean)) if x is None else np.asarray(x)
+        if at.shape != self.mean.shape:
+            raise InputError(f"x must have {len(self.mean)} values, one for each entry, not shape {at.shape}")
         lines, order = self.quantiles.numpy(), np.argsort(self.levels)
         with canvas(path, 7.2, 4.2) as figure:
             axes = figure.add_subplot()
-            for low, high in zip(order, order[::-1], strict=True):
+            for i, (low, high) in enumerate(zip(order, order[::-1], strict=True)):
                 if self.levels[low] < self.levels[high]:
                     share = f"{self.levels[high] - self.levels[low]:.0%} of draws"
-                    axes.fill_between(
-                        at, lines[low], lines[high], color="#0b6e64", alpha=0.25, linewidth=0, label=share
-                    )
+                    shade = 1 - (i + 1) / (len(order) // 2 + 1)  # inner bands are darker, and opaque, as the legend's
+                    color = tuple(part + shade * (1 - part) for part in (0.04, 0.43, 0.39))
+                    axes.fill_between(at, lines[low], lines[high], color=color, linewidth=0, label=share)
                 elif low == high:
-                    axes.plot(at, lines[low], color="#0b6e64", label="median" if self.levels[low] == 0.5 else None)
+                    axes.plot(at, lines[low], color="#06403a", label="median" if self.levels[low] == 0.5 else None)
             axes.set(xlabel=xlabel, ylabel=ylabel, **({"xscale": "log", "yscale": "log"} if log else {}))
             axes.legend()
         return figure
 
     def __repr__(self) -> str:
-        shape = tuple(self.mean.shape)
-        return f"<Summary of {self.number} draws of shape {shape}: largest error of the mean {self._largest():.3g}>"
-
-    def _largest(self) -> float:
-        return float(self.mean_error.max()) if self.mean_error.numel() else math.nan
+        shape, largest = tuple(self.mean.shape), max(self.mean_error.flatten().tolist(), default=math.nan)
+        return f"<Summary of {self.number} draws of shape {shape}: largest error of the mean {largest:.3g}>"
 
 
 @final

@@ -21,9 +21,9 @@ from drawahead.diffusers.schedulers.supply import Supplied, in_float64, levels_o
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 
-_ENTRIES = (1, 1, 8, 8)  # of a trial
-_LARGE = 37.0  # the size of the numbers that check it
-_LEFT = 1e-8  # of a step, that need not be explained
+ENTRIES = (1, 1, 8, 8)  # of a trial
+LARGE = 37.0  # the size of the numbers that check it
+LEFT = 1e-8  # of a step, that need not be explained
 
 Options = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
         start = float(getattr(make(), "init_noise_sigma", 1.0))
         scale = scales_of(make(), range(first, first + len(time)))
         trials = _run(in_float64(make()), first, options, 1.0)
-        checks = _run(in_float64(make()), first, options, _LARGE)
+        checks = _run(in_float64(make()), first, options, LARGE)
     except InputError:
         raise
     except Exception as error:  # any: it is the scheduler's
@@ -84,11 +84,11 @@ def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Tri
     generator = torch.Generator().manual_seed(int(size))
     noises: list[Tensor] = []
 
-    def drawn(shape: tuple[int, ...] = _ENTRIES) -> Tensor:
+    def drawn(shape: tuple[int, ...] = ENTRIES) -> Tensor:
         return size * torch.randn(shape, dtype=torch.float64, generator=generator)
 
     def supply(shape: tuple[int, ...]) -> Tensor:
-        if shape != _ENTRIES:
+        if shape != ENTRIES:
             raise InputError(f"{type(scheduler).__name__} draws noise of another shape than the state's")
         with torch._C.DisableTorchFunction():
             noises.append(drawn())
@@ -103,7 +103,7 @@ def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Tri
                 scheduler.scale_model_input(x, scheduler.timesteps[k])
             answer = stepped(scheduler, output.clone(), k, x.clone(), old, options)
         data = old = _data(scheduler, answer)
-        if not isinstance(answer[0], Tensor) or answer[0].shape != _ENTRIES or not answer[0].is_floating_point():
+        if not isinstance(answer[0], Tensor) or answer[0].shape != ENTRIES or not answer[0].is_floating_point():
             raise InputError(f"a step of {type(scheduler).__name__} does not lead from a state to a state")
         if not bool(answer[0].isfinite().all()):
             raise InputError(
@@ -124,24 +124,24 @@ def _data(scheduler: Any, answer: Any) -> Tensor | None:
     prediction = outputs[-1] if outputs else getattr(answer, "pred_original_sample", None)
     if prediction is None and isinstance(answer, tuple) and len(answer) > 1:
         prediction = answer[1]
-    return prediction if isinstance(prediction, Tensor) and prediction.shape == _ENTRIES else None
+    return prediction if isinstance(prediction, Tensor) and prediction.shape == ENTRIES else None
 
 
 def _solved(trial: _Trial, data: Tensor, before: Tensor | None) -> tuple[float, float, float, list[float]] | None:
     columns = [trial.x, data, *([] if before is None else [before]), *trial.noises]
-    solution = _least_squares(columns, trial.after)
+    solution = least_squares(columns, trial.after)
     if solution is None:
         return None
     c = 0.0 if before is None else solution[2]
     return solution[0], solution[1], c, solution[2 if before is None else 3 :]
 
 
-def _least_squares(columns: list[Tensor], goal: Tensor) -> list[float] | None:
+def least_squares(columns: list[Tensor], goal: Tensor) -> list[float] | None:
     """The coefficients; None if they leave something over."""
     table = torch.stack(columns, dim=1)
     size = table.norm(dim=0).clamp(min=1e-300)
     share = torch.linalg.lstsq(table / size, goal[:, None]).solution[:, 0]
-    if not bool((table / size @ share - goal).norm() <= _LEFT * goal.norm()):
+    if not bool((table / size @ share - goal).norm() <= LEFT * goal.norm()):
         return None
     # A part of a step that is nothing but rounding is none.
     share = torch.where(share.abs() > 1e-12 * share.abs().max(), share, 0.0)
@@ -157,12 +157,12 @@ def _explains(
         return False
     expected = a * check.x + b * data + (0.0 if before is None else c * before)
     expected = expected + sum(s * noise for s, noise in zip(noises, check.noises, strict=True))
-    return bool((expected - check.after).norm() <= _LEFT * check.after.norm())
+    return bool((expected - check.after).norm() <= LEFT * check.after.norm())
 
 
 def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:
     """What the scheduler itself takes for the data where it tells it, and else what its config says."""
-    prediction = [None if t.data is None else _least_squares([t.x, t.output], t.data) for t in trials]
+    prediction = [None if t.data is None else least_squares([t.x, t.output], t.data) for t in trials]
     if all(solution is not None and solution[1] for solution in prediction):
         skip, out = torch.tensor(prediction, dtype=torch.float64).T.contiguous()
         return Conversion(scale, skip, out)
@@ -178,20 +178,14 @@ def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tens
     return Conversion(scale, made.skip, made.out)
 
 
-_REASONS = {
-    "DPMSolverSDEScheduler": "it takes two calls to a step, and their noise is that of one Brownian path",
-    "KDPM2AncestralDiscreteScheduler": "it takes two calls to a step and one noise",
-}
-
-
 def _complaint(scheduler: Any, k: int, first: int) -> str:
     kind, config = type(scheduler).__name__, scheduler.config
     limits = [name for name in ("thresholding", "clip_sample") if getattr(config, name, False)]
-    reason = _REASONS.get(kind) or (
-        f"{limits[0]}=True bends it; switch that off"
-        if limits
-        else "it looks back more than one output, or bends what goes in"
-    )
+    reason = "it looks back more than one output, or bends what goes in"
+    if getattr(scheduler, "order", 1) == 2:
+        reason = "it calls the network twice for a step, which da.adapters.from_diffusers follows and pipelines do not"
+    elif limits:
+        reason = f"{limits[0]}=True bends it; switch that off"
     return (
         f"{kind} cannot be followed exactly: step {first + k} is not linear in the state, the model's output, the one "
         f"before it and noise ({reason}). Schedulers that can be: DDPM, DDIM, EulerAncestral, or DPMSolverMultistep "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -58,9 +58,12 @@ scheduler takes seconds."""
 _MOST = 8  # recipes
 
 Options = Mapping[str, Any]
+Read = Callable[[Any, Options, int], Any]
 
 
-def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, strength: float = 1.0) -> Recipe:
+def recipe(
+    scheduler: Any, num_inference_steps: int | None, options: Options, strength: float = 1.0, read: Read | None = None
+) -> Any:
     """The steps of a scheduler, or an InputError that names the setting that stands against it.
 
     `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, the last ones.
@@ -76,7 +79,7 @@ def recipe(scheduler: Any, num_inference_steps: int | None, options: Options, st
         taken = int(steps * strength)
         if not taken:
             raise InputError(f"strength={strength} leaves no step of {steps}; give more")
-        return prepared(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
+        return (read or prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
 
 
 def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
