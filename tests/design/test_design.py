@@ -117,8 +117,6 @@ def test_a_worker_designs_what_a_job_does(tmp_path: Path, structures: Path, weig
     given = asked(weights, fixed="B3")  # only one of them has a chain B
     here = design.run(tmp_path / "here", [structures], given)
     worker = DesignWorker()
-    with pytest.raises(InputError, match="no model yet"):
-        worker.evaluate(Group({}, {}))
     there = Weights.load(weights / "vanilla_model_weights" / "v_48_020.pt")
     made = Designer(given, read_tables(given)[0], there, torch.device("cpu"), None, "v_48_020")
     worker.build(lambda: pickle.loads(pickle.dumps(made)))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
-from drawahead.errors import DrawaheadError, InputError
+from drawahead.errors import DrawaheadError
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design.batches import Drawn, OnRound, draw
@@ -106,7 +106,6 @@ class DesignWorker:
     """One process that holds a model. It knows nothing of what sends it groups."""
 
     def __init__(self) -> None:
-        self._designer: Designer | None = None
         self._rounds = 0
 
     def build(self, make: Callable[[], Designer]) -> bool:
@@ -116,8 +115,6 @@ class DesignWorker:
 
     def evaluate(self, group: Group) -> tuple[Outcome, str]:
         """Design a group. -> what came of it, and nothing to remark."""
-        if self._designer is None:
-            raise InputError("the worker has no model yet: build it first")
         return self._designer.together(group, self._count), ""
 
     def pulse(self) -> int:
