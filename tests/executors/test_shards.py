@@ -140,5 +140,3 @@ def test_a_worker_keeps_its_model_and_sends_numbers() -> None:
 
     there = da.sample(chain, 5, sampler=da.Block(), seed=0, executor=Sent()).samples
     assert torch.equal(there, da.sample(Trained(), 5, sampler=da.Block(), seed=0).samples)
-    with pytest.raises(da.InputError, match="build it first"):
-        Worker().evaluate(Packed(Query, {}))

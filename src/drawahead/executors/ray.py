@@ -29,16 +29,12 @@ class Ray:
 
     make: builds the model in a worker: a function without arguments that returns an oracle, a denoising target or a
         chain. It is pickled, once; what it needs must be importable in the workers.
-    workers: how many. cpus, gpus, resources: what Ray sets aside for each.
-    address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
-        machine, which ends with this object.
+    workers: how many; all must be ready before the first round.
     max_batch_size, min_batch_size: the most and the fewest items of a shard. With shards smaller than a worker's share
         idle workers take more of them, which evens out workers of unequal speed.
-    retries: how many workers may die over a shard, one after another, before the round is given up. An error that the
-        oracle raises is never retried.
-    hedge: a shard that takes so many times longer than the others of its round is sent to an idle worker too.
     timeout: seconds after which a busy worker is taken for hung, and replaced; None: never.
-    start_timeout: seconds that workers may take until they have built the model.
+    cpus, gpus, resources, address, retries, hedge, start_timeout: as for `RayWorkers`. A cluster that is started here
+        ends with this object.
     """
 
     def __init__(

@@ -69,20 +69,14 @@ Make = Callable[[], Any]
 class Worker:
     """One process that holds a replica. It knows nothing of what sends it shards."""
 
-    def __init__(self) -> None:
-        self._replica: Any = None
-        self._chunks = Chunks()
-
     def build(self, make: Make) -> Chain:
         """Build the replica. -> the chain, without its model, for the driver."""
         chain = chain_of(make())
-        self._replica = chain.replica
+        self._replica, self._chunks = chain.replica, Chunks()
         return chain.without_model()
 
     def evaluate(self, shard: Packed) -> tuple[np.ndarray[Any, Any], str]:
         """The evaluation of a shard, and what was learnt about memory on the way."""
-        if self._replica is None:
-            raise InputError("the worker has no replica yet: build it first")
         with torch.no_grad():
             evaluation = self._chunks.evaluate(shard.unpacked(self._replica))
         return evaluation.cpu().numpy(), self._chunks.note

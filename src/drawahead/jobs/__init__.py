@@ -23,20 +23,12 @@ A shard is the unit of computation: shard s is one call of `da.sample` for sampl
 shard drawn again after a crash is the same computation, bit for bit. A sampler that `Auto` chose is written down before
 anything is drawn, and used for all shards.
 
-On disk, format 2:
-
-    DIR/manifest.json                  what `Config` holds, versions, seconds, and the sha256 of all that
-    DIR/shards/000000.safetensors      "samples" (count, ...) and "numbers" (count,); metadata "report": its report
-                                       without times, so that a shard drawn again is the same file; with "sha256", of
-                                       the file with zeros in its place, and "job", the identity of its job, which is a
-                                       hash of all that decides samples
-    DIR/condition.safetensors          the tables of the condition, if there is one; the manifest has their hash
-    DIR/lock                           held (flock) while a process draws into the folder
-    DIR/status.json                    how far it is, while it is drawn, or why it stopped; nothing depends on it
-
-A whole file is its own record: shards are written under a temporary name, synced and renamed, and what is not there was
-not finished. Folders of format 1, in which the manifest and a journal list shards, are read and resumed. `read` trusts
-nothing: whatever is wrong with a manifest or a shard is an `InputError`.
+On disk (the page on long jobs tells more): `manifest.json`, what `Config` holds, with versions and seconds; a file for
+each shard in `shards`, and `condition.safetensors`; `lock`; `status.json`, on which nothing depends. The manifest and
+every shard carry their own sha256, and a shard the identity of its job, a hash of all that decides samples. Shards are
+written under a temporary name, synced and renamed: what is not there was not finished. Folders of format 1, in which
+the manifest and a journal list shards, are read and resumed. `read` trusts nothing: whatever is wrong with a manifest
+or a shard is an `InputError`.
 A job that cannot go on raises `JobError`; Ctrl-C raises `Interrupted`.
 """
 

@@ -46,7 +46,6 @@ class ShardWorker:
     """One process that holds a model. It knows nothing of what sends it shards."""
 
     def __init__(self) -> None:
-        self._model: Model | None = None
         self._rounds = 0
 
     def build(self, make: Make) -> dict[str, Any]:
@@ -57,7 +56,6 @@ class ShardWorker:
 
     def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
         """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
-        assert self._model is not None, "it is built first"
         if asked is None:
             return self._model.condition(), ""
         try:

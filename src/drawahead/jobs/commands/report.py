@@ -61,20 +61,17 @@ def report(
     job = jobs.read(folder)
     job.verify()
     if out is not None and out.suffix.lower() == ".gif":
-        gif, out = _only_gif(out, gif), None
+        if gif is not None:
+            raise InputError(f"--out {out} and --gif {gif} are both films: give one of them")
+        gif, out = out, None
     else:
         out = out or folder / "report.html"
-        if out.suffix.lower() not in (".html", ".htm"):
-            raise InputError(
-                f"--out {out}: the page is HTML; its name must end in .html, or in .gif for the film alone"
-            )
-    for name, path in (("--out", out), ("--gif", gif)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError(f"{name} {path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise InputError(f"{name} {path} is a folder: name a file")
+    _check("--out", out, ".html", ".htm", what="the page is HTML; its name must end in .html, or in .gif for the film")
+    _check("--gif", gif, ".gif", what="a film is a .gif; its name must end so")
     if gif is not None:
-        _check_gif(gif, films)
+        if not films:
+            raise InputError("--gif needs a film: --films must not be 0")
+        show.plots.check()
     subject = subject_of(job, target)
     chain, view = (None, None) if subject is None else (subject.chain, subject.view)
     if gif is not None:
@@ -105,21 +102,16 @@ def _write(path: Path, content: bytes, folder: Path) -> None:
         path.write_bytes(content)
 
 
-def _only_gif(out: Path, gif: Path | None) -> Path:
-    if gif is not None:
-        raise InputError(f"--out {out} and --gif {gif} are both films: give one of them")
-    return out
-
-
-def _check_gif(gif: Path, films: int) -> None:
-    """Refuse, before anything is drawn again, a film that cannot be made."""
-    if gif.suffix.lower() != ".gif":
-        raise InputError(f"--gif {gif}: a film is a .gif; its name must end so")
-    if not films:
-        raise InputError("--gif needs a film: --films must not be 0")
-    from drawahead.show import plots
-
-    plots.check()
+def _check(option: str, path: Path | None, *endings: str, what: str) -> None:
+    """Refuse, before anything is drawn again, a file that cannot be written."""
+    if path is None:
+        return
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{option} {path}: {what}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder: name a file")
 
 
 def chain_of(job: Job, target: str | None = None) -> Chain | None:

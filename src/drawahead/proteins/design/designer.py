@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
-from drawahead.errors import DrawaheadError, InputError
+from drawahead.errors import DrawaheadError
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design.batches import DrawnBatch, OnRound, draw
@@ -27,14 +27,8 @@ _SEQUENCE_BYTES, _LETTER_BYTES = 1000, 32  # of a sequence that is drawn, and of
 _TOGETHER = 256  # orders that are scored at a time: their log-probabilities are not kept
 
 
-@final
-@dataclass(frozen=True)
-class StructureGroup:
-    """Structures that are drawn together."""
-
-    structures: Mapping[str, Backbone]
-    sums: Mapping[str, str]
-    """The hash of each file."""
+StructureGroup = Mapping[str, Backbone]
+"""Structures that are drawn together, by name."""
 
 
 @final
@@ -75,7 +69,7 @@ class Designer:
             if on_round is not None:
                 on_round(report)
 
-        for name, structure in group.structures.items():
+        for name, structure in group.items():
             num = self.asked.num * len(self.asked.temperature)
             try:
                 needed = num * (_SEQUENCE_BYTES + _LETTER_BYTES * len(structure))
@@ -84,8 +78,7 @@ class Designer:
             except DrawaheadError as error:
                 found.failed[name] = str(error)
         for drawn in self._drawn(problems, found.failed, count):
-            name = drawn.problem.name
-            found.parts[name] = part_of(drawn, group.sums[name], self.asked, self.model)
+            found.parts[drawn.problem.name] = part_of(drawn, self.asked, self.model)
         return found
 
     def _drawn(self, problems: Sequence[Problem], failed: dict[str, str], on_round: OnRound) -> list[DrawnBatch]:
@@ -106,7 +99,6 @@ class DesignWorker:
     """One process that holds a model. It knows nothing of what sends it groups."""
 
     def __init__(self) -> None:
-        self._designer: Designer | None = None
         self._rounds = 0
 
     def build(self, make: Callable[[], Designer]) -> bool:
@@ -116,8 +108,6 @@ class DesignWorker:
 
     def evaluate(self, group: StructureGroup) -> tuple[Outcome, str]:
         """Design a group. -> what came of it, and nothing to remark."""
-        if self._designer is None:
-            raise InputError("the worker has no model yet: build it first")
         return self._designer.together(group, self._count), ""
 
     def pulse(self) -> int:
@@ -141,8 +131,9 @@ def native_scores(problem: Problem, seed: int, orders: int = 1) -> Tensor:
     return torch.cat(found, 1)
 
 
-def part_of(drawn: DrawnBatch, sha256: str, asked: Options, model: str) -> Part:
-    """The structure's own sequence and those drawn for it, as its file and the table have them."""
+def part_of(drawn: DrawnBatch, asked: Options, model: str) -> Part:
+    """The structure's own sequence and those drawn for it, as its file and the table have them; whoever read the
+    structure knows the sha256 of its file."""
     problem, designs, structure = drawn.problem, drawn.designs, drawn.problem.mpnn.structure
     score, global_score = native_scores(problem, asked.seed)[:, 0].tolist()
     native = Native(
@@ -169,4 +160,4 @@ def part_of(drawn: DrawnBatch, sha256: str, asked: Options, model: str) -> Part:
         for i, sequence in enumerate(designs.sequences)
     )
     steps = problem.chain(torch.zeros(1, dtype=torch.int64), torch.ones(1)).steps
-    return Part(sha256, steps, native, designed, structure.dropped)
+    return Part("", steps, native, designed, structure.dropped)

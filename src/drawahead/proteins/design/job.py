@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -151,16 +151,14 @@ class _Work:
                 self.fail(name, str(error))
         began = time.perf_counter()
         most = WORKER_BYTES if self.workers else None
-        groups = [
-            StructureGroup({name: waiting[name] for name in names}, {name: sums[name] for name in names})
-            for names in shared(waiting, weights.neighbours, self.designer.device, most)
-        ]
+        together = shared(waiting, weights.neighbours, self.designer.device, most)
+        groups = [{name: waiting[name] for name in names} for names in together]
         for outcome in self._outcomes(groups):
             for name, why in outcome.failed.items():
                 self.fail(name, why)
             for name, part in outcome.parts.items():
-                self.folder.keep(name, part)
-                parts[name] = part
+                parts[name] = replace(part, sha256=sums[name])
+                self.folder.keep(name, parts[name])
                 self.standing.seconds = time.perf_counter() - began
                 self._tell(1, each)
         return {name: parts[name] for name in found if name in parts}

@@ -30,7 +30,7 @@ _LOGOS = 12  # structures whose logo is shown: a page with more would be slow
 _LONGEST = 600  # places of a logo
 
 
-def page(job: DesignJob, *, with_film: bool = True) -> str:
+def page(job: DesignJob) -> str:
     """The page; the film draws one sequence again, which takes a few passes."""
     asked, _ = settings(job.folder)
     parts = job.parts
@@ -52,7 +52,7 @@ def page(job: DesignJob, *, with_film: bool = True) -> str:
         "design.html",
         _SCRIPTS,
         {},
-        _film(job, asked) if with_film else None,
+        _film(job, asked),
         title="Designed sequences",
         eyebrow=escape(", ".join(list(parts)[:5]) + (" ..." if len(parts) > 5 else "")),
         headline=escape(f"{short(steps)} steps in {short(rounds)} passes per sequence."),

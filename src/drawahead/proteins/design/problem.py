@@ -67,8 +67,8 @@ def build(
         dtype=getattr(torch, asked.dtype),
     )
     keep = [] if is_file(asked.fixed) else structure.select(asked.fixed) if asked.fixed else []
-    if tables.fixed is not None:
-        keep = jsonl.fixed_positions(structure, tables.of("fixed", name))
+    if "fixed" in tables:
+        keep = jsonl.fixed_positions(structure, jsonl.entry(tables, "fixed", name))
     wanted = set(structure.select(asked.redesign)) if asked.redesign else set(range(len(structure)))
     redesign = [i for i in sorted(wanted) if structure.chain[i] in designed and i not in set(keep)]
     if not redesign:
@@ -82,8 +82,8 @@ def _chains(
     name: str, structure: Backbone, asked: Options, tables: ChoiceTables
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Chains that are designed and those that are kept, each sorted."""
-    if tables.chains is not None:
-        entry = tables.of("chains", name)
+    if "chains" in tables:
+        entry = jsonl.entry(tables, "chains", name)
         if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, list) for part in entry):
             raise InputError(f"--chains: an entry must be [[designed], [fixed]], not {short(entry)}")
         designed, fixed = entry
@@ -102,26 +102,26 @@ def _chains(
 
 def _omit(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> dict[int | str, str]:
     omit: dict[int | str, str] = {"*": asked.omit}
-    if tables.omit_at is not None:
-        return omit | jsonl.omitted_letters(structure, tables.of("omit_at", name))
+    if "omit_at" in tables:
+        return omit | jsonl.omitted_letters(structure, jsonl.entry(tables, "omit_at", name))
     return omit | dict(pairs("--omit-at", asked.omit_at))
 
 
 def _bias(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> Tensor:
-    if tables.bias is not None:
-        given: Any = {letter: value for letter, value in tables.bias.items() if letter in ALPHABET}
+    if "bias" in tables:
+        given: Any = {letter: value for letter, value in tables["bias"].items() if letter in ALPHABET}
     else:
         given = {letter: _float("--bias", value) for letter, value in pairs("--bias", asked.bias)}
     bias = biases(structure, given)
-    if tables.bias_file is not None:
-        bias += jsonl.by_residue("bias_file", structure, tables.of("bias_file", name))
+    if "bias_file" in tables:
+        bias += jsonl.by_residue("bias_file", structure, jsonl.entry(tables, "bias_file", name))
     return bias
 
 
 def _tied(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> list[Any]:
     tied: list[Any] = []
-    if tables.tied is not None:
-        tied += jsonl.tied_groups(structure, tables.of("tied", name))
+    if "tied" in tables:
+        tied += jsonl.tied_groups(structure, jsonl.entry(tables, "tied", name))
     elif asked.tied:
         for group in names(asked.tied):
             sides = [structure.select(side) for side in group.split("=")]
@@ -137,9 +137,9 @@ def _tied(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) 
 
 
 def _profile(name: str, structure: Backbone, asked: Options, tables: ChoiceTables) -> Profile | None:
-    if tables.pssm is None:
+    if "pssm" not in tables:
         return None
-    entry = {chain: given for chain, given in jsonl.by_chain("pssm", tables.of("pssm", name)) if given}
+    entry = {chain: given for chain, given in jsonl.by_chain("pssm", jsonl.entry(tables, "pssm", name)) if given}
     trust = jsonl.by_residue("pssm", structure, entry, "pssm_coef", width=1)[:, 0]
     table = jsonl.by_residue("pssm", structure, entry, "pssm_bias")
     odds = jsonl.by_residue("pssm", structure, entry, "pssm_log_odds") if asked.pssm_log_odds else None

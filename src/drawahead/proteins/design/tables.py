@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,38 +21,27 @@ from drawahead.validate import short
 _OPTIONS = ("chains", "fixed", "tied", "omit_at", "bias", "bias_file", "pssm")
 
 
-@final
-@dataclass(frozen=True)
-class ChoiceTables:
-    """What the files say, by the name of the structure; None where an option names no file."""
+ChoiceTables = Mapping[str, Mapping[str, Any]]
+"""What the files say, by option and by the name of the structure; those of `bias` by letter. An option that names no
+file is not among them."""
 
-    chains: dict[str, Any] | None = None
-    fixed: dict[str, Any] | None = None
-    tied: dict[str, Any] | None = None
-    omit_at: dict[str, Any] | None = None
-    bias: dict[str, Any] | None = None
-    """This one by letter."""
-    bias_file: dict[str, Any] | None = None
-    pssm: dict[str, Any] | None = None
 
-    def of(self, option: str, name: str) -> Any:
-        """What a file says about a structure."""
-        table = getattr(self, option)
-        if name not in table:
-            raise InputError(f"the file of {_flag(option)} has no entry {name}: it has {short(list(table))}")
-        return table[name]
+def entry(tables: ChoiceTables, option: str, name: str) -> Any:
+    """What the file of an option says about a structure."""
+    if name not in tables[option]:
+        raise InputError(f"the file of {_flag(option)} has no entry {name}: it has {short(list(tables[option]))}")
+    return tables[option][name]
 
 
 def read_tables(asked: Options) -> tuple[ChoiceTables, dict[str, str]]:
     """The files that are named, and their checksums."""
-    assert {field.name for field in fields(ChoiceTables)} == set(_OPTIONS)
     read: dict[str, dict[str, Any]] = {}
     sums: dict[str, str] = {}
     for option in _OPTIONS:
         value = getattr(asked, option)
         if is_file(value) or (option in ("bias_file", "pssm") and value):
             read[option], sums[option] = _read(option, Path(value))
-    return ChoiceTables(**read), sums
+    return read, sums
 
 
 def is_file(value: str) -> bool:

@@ -1,7 +1,7 @@
 """The weights and the encoder of ProteinMPNN (Dauparas et al., Science 2022).
 
 A structure is a graph: each residue and its nearest ones. The encoder runs once, on full backbones or on the positions
-of CA alone (`_mpnn_alpha`); what decodes sequences on the graph is in `_mpnn_decoder`.
+of CA alone (`alpha`); what decodes sequences on the graph is in `decoder`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, one_hot
 
 from drawahead.errors import InputError
-from drawahead.proteins.mpnn import alpha as _mpnn_alpha
+from drawahead.proteins.mpnn import alpha as of_alpha
 from drawahead.proteins.mpnn.alpha import CENTRES, radial_basis
 from drawahead.proteins.mpnn.ligand import with_ligand
 from drawahead.proteins.structures.files import made_up_backbone
@@ -47,7 +47,7 @@ class Weights:
     @property
     def ca_only(self) -> bool:
         """Whether the model reads nothing but CA."""
-        return self._edge_features == _mpnn_alpha.FEATURES
+        return self._edge_features == of_alpha.FEATURES
 
     @property
     def membrane(self) -> bool:
@@ -67,7 +67,7 @@ class Weights:
             tensors, told = _safetensors(path) if str(path).endswith(".safetensors") else _pickled(path)
             weights = Weights(tensors, int(told["num_edges"]), int(told.get("atom_context_num", 0)))
             features = weights._edge_features
-            if features in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+            if features in (of_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
                 _try(weights)
         except OSError as error:
             raise InputError(
@@ -79,7 +79,7 @@ class Weights:
         except Exception as error:  # whatever a file that is something else makes torch say
             why = " ".join(f"{type(error).__name__}: {str(error)[:200]}".split())
             raise InputError(f"{path} is not a ProteinMPNN weight file: {why}") from None
-        if features not in (_mpnn_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+        if features not in (of_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
             raise InputError(f"{path} is not a ProteinMPNN weight file: {features} edge features")
         return weights
 
@@ -138,7 +138,7 @@ def encode(
     neighbours = distance.topk(min(weights.neighbours, len(alpha)), largest=False).indices
     atoms = coordinates if weights.ca_only else _with_beta(coordinates)
     if weights.ca_only:
-        geometry = _mpnn_alpha.edges(alpha, neighbours, index, chain)
+        geometry = of_alpha.edges(alpha, neighbours, index, chain)
     else:
         geometry = radial_basis(_apart(atoms, neighbours)).flatten(2)
     edges = weights.linear("W_e", _edges(weights, geometry, neighbours, index, chain))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -36,7 +35,7 @@ def job_page(
     The others are as for `page`.
     """
     config = job.config
-    report = replace(job.report, seed=config.seed)
+    report = job.report
     chain = None if target is None else as_chain(target)
     view = viewed(view) or (None if chain is None else view_of(chain))
     films, samples = whole("films", films, 0), None if samples is None else whole("samples", samples, 0)
@@ -74,7 +73,7 @@ def job_film(job: Job, *, target: Target, films: int = 4, view: View | None = No
 def _result(chain: Chain, job: Job, samples: Tensor) -> Result:
     """The first samples of a job as a result, with the report of all."""
     _check(chain, job, samples)
-    return Result(samples, torch.arange(len(samples)), replace(job.report, seed=job.config.seed))
+    return Result(samples, torch.arange(len(samples)), job.report)
 
 
 def _check(chain: Chain, job: Job, samples: Tensor) -> None:
