@@ -13,7 +13,8 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.arguments import Rows, Told, of_passes
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
-from drawahead.diffusers.schedulers.reading import recipe
+from drawahead.diffusers.schedulers.reading import Recipes
+from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 from drawahead.schedules import Given
 from drawahead.validate import as_device, floating, instance, number
@@ -82,9 +83,11 @@ def from_diffusers(
     check_network(network, told, class_labels, channels, scheduler)
     if not 0 < number("strength", strength) <= 1 or (strength < 1) != (image is not None):
         raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
-    options = {} if eta is None else {"eta": number("eta", eta)}
-    options |= {"use_clipped_model_output": True} if use_clipped_model_output else {}
-    steps = recipe(scheduler, num_inference_steps, options | dict(step_options or {}), strength)
+    if isinstance(scheduler, Recipe):
+        steps = scheduler
+    else:
+        options = step_settings(eta, use_clipped_model_output) | dict(step_options or {})
+        steps = Recipes().of(scheduler, num_inference_steps, options, strength)
     plan = steps.plan
     if image is not None:
         image = plan.signal[0] * image.double().cpu()
@@ -102,6 +105,12 @@ def from_diffusers(
         device=device,
         condition=rows or None,
     )
+
+
+def step_settings(eta: float | None, use_clipped_model_output: bool) -> dict[str, Any]:
+    """Arguments of a scheduler's `step`."""
+    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta)}
+    return settings | ({"use_clipped_model_output": True} if use_clipped_model_output else {})
 
 
 def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:
