@@ -13,7 +13,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Picard, Sequential
-from drawahead.adapters import from_diffusers
+from drawahead.adapters import DrawaheadPipeline, from_diffusers
 from drawahead.diffusers.schedulers import probing as probing
 from drawahead.diffusers.schedulers import reading as schedulers
 from drawahead.diffusers.schedulers.probing import stepped
@@ -208,11 +208,10 @@ def test_a_scheduler_that_bends_is_found_out() -> None:
 def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
-    monkeypatch.setattr(schedulers, "_RECIPES", {})
-    kind = diffusers.DPMSolverMultistepScheduler
+    kind, held = diffusers.DPMSolverMultistepScheduler, schedulers.Recipes()
 
-    def plan(steps: int = 4, kind: Any = kind, **settings: Any) -> da.schedules.Plan:
-        return from_diffusers(network, kind(**SDE | settings), num_inference_steps=steps, shape=SHAPE).plan
+    def plan(steps: int = 4, **settings: Any) -> da.schedules.Plan:
+        return held.of(kind(**SDE | settings), steps, {}).plan
 
     first, again = plan(), plan()
     assert torch.equal(first.a, again.a) and len(tried) == 1
@@ -222,13 +221,30 @@ def test_a_scheduler_is_tried_once_for_each_of_its_forms(monkeypatch: pytest.Mon
     monkeypatch.setattr(kind, "step", lambda self, *given, **named: step(self, *given, **named))
     torch.testing.assert_close(plan().a, first.a, rtol=1e-12, atol=1e-12)  # solved anew: rounding may differ
     assert len(tried) == 5
+    for _ in range(2):  # nothing is held that belongs to no pipeline
+        from_diffusers(network, kind(**SDE), num_inference_steps=4, shape=SHAPE)
+    assert len(tried) == 7
+
+
+def test_a_pipeline_tries_its_scheduler_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    monkeypatch.setattr(schedulers, "probe", lambda *given: tried.append(1) or probing.probe(*given))
+    unet = diffusers.UNet2DModel(
+        sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8,), norm_num_groups=4,
+        down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",),
+    ).eval()  # fmt: skip
+    for number in (1, 2):
+        pipe = DrawaheadPipeline(unet, diffusers.DPMSolverMultistepScheduler(**SDE))
+        pipe.set_progress_bar_config(disable=True)
+        for _ in range(2):
+            pipe(generator=torch.manual_seed(0), num_inference_steps=4, output_type="pt", sampler=da.Sequential())
+        assert len(tried) == number
 
 
 @pytest.mark.parametrize("kind", ["DDPMScheduler", "DDIMScheduler", "EulerAncestralDiscreteScheduler"])
 def test_schedulers_with_tables_need_not_be_tried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their own steps confirm their tables, to the last digit that they have."""
     monkeypatch.setattr(schedulers, "probe", lambda *given: pytest.fail("was tried"))
-    monkeypatch.setattr(schedulers, "_RECIPES", {})
     spacings = [("leading", 0), ("leading", 1), ("linspace", 0), ("trailing", 0)]
     for (spacing, offset), steps, strength in itertools.product(spacings, (1, 7, 40), (1.0, 0.6)):
         scheduler = getattr(diffusers, kind)(timestep_spacing=spacing, steps_offset=offset)

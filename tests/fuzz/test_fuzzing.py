@@ -29,6 +29,7 @@ GIVEN = {
         "Gallery",
         "Shard",
         "SamplerRecord",
+        "Config",
         "Guarantee",
         "NamedChain",
         "NamedTarget",

@@ -14,7 +14,8 @@ from drawahead.diffusers.arguments import Rows, Told, of_passes
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
 from drawahead.diffusers.schedulers.pairs import Twice, paired
-from drawahead.diffusers.schedulers.reading import recipe
+from drawahead.diffusers.schedulers.reading import Recipes
+from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 from drawahead.schedules import Given
 from drawahead.validate import as_device, floating, instance, number
@@ -83,18 +84,20 @@ def from_diffusers(
     check_network(network, told, class_labels, channels, scheduler)
     if not 0 < number("strength", strength) <= 1 or (strength < 1) != (image is not None):
         raise InputError(f"strength={strength} must be above 0 and at most 1, and come with image= below 1")
-    options = {} if eta is None else {"eta": number("eta", eta)}
-    options |= {"use_clipped_model_output": True} if use_clipped_model_output else {}
-    options |= dict(step_options or {})
-    twice: bool = getattr(scheduler, "order", 1) == 2
-    steps = recipe(scheduler, num_inference_steps, options, strength, paired if twice else None)
-    steps, tables = steps if twice else (steps, torch.empty(0))
+    options = step_settings(eta, use_clipped_model_output) | dict(step_options or {})
+    tables = None
+    if isinstance(scheduler, Recipe):
+        steps = scheduler
+    elif getattr(scheduler, "order", 1) == 2:
+        steps, tables = Recipes().of(scheduler, num_inference_steps, options, strength, paired)
+    else:
+        steps = Recipes().of(scheduler, num_inference_steps, options, strength)
     plan, denoiser = steps.plan, Denoiser(network, steps, told, guidance, dtype, device)
     if image is not None:
         image = plan.signal[0] * image.double().cpu()
         plan = replace(plan, start=float(plan.noise[0]))  # as noisy as its levels say
     return GaussianChain(
-        Twice(denoiser, tables) if twice else denoiser,
+        denoiser if tables is None else Twice(denoiser, tables),
         Given(plan),
         shape_of(network, channels) if shape is None else shape,
         start=start,
@@ -106,6 +109,12 @@ def from_diffusers(
         device=device,
         condition=rows or None,
     )
+
+
+def step_settings(eta: float | None, use_clipped_model_output: bool) -> dict[str, Any]:
+    """Arguments of a scheduler's `step`."""
+    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta)}
+    return settings | ({"use_clipped_model_output": True} if use_clipped_model_output else {})
 
 
 def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:

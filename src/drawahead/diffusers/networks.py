@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from drawahead.diffusers.arguments import Told
+from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 from drawahead.validate import short
 
@@ -75,7 +76,9 @@ def _check_channels(name: str, config: Any, beside: int, learned: bool) -> None:
 
 
 def learns_variance(scheduler: Any) -> bool:
-    """Whether its steps read a variance from the network's output."""
+    """Whether its steps read a variance from the network's output; also of one that was read."""
+    if isinstance(scheduler, Recipe):
+        return scheduler.plan.spread is not None
     return getattr(getattr(scheduler, "config", None), "variance_type", None) in ("learned", "learned_range")
 
 

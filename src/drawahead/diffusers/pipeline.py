@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from drawahead.diffusers.batch import Asked, Callback, Generators, kept
-from drawahead.diffusers.chain import from_diffusers
+from drawahead.diffusers.chain import from_diffusers, step_settings
 from drawahead.diffusers.prompted import PromptedPipeline
+from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import in_place_of
 from drawahead.errors import InputError
 from drawahead.report import Report
@@ -88,7 +89,7 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         parts = {name for name, part in pipeline.components.items() if part is not None}
         if parts == {"unet", "scheduler"}:
             made = super().from_pipe(pipeline, **options)
-            made.scheduler = (in_place_of(made.scheduler)[0] if stochastic else None) or made.scheduler
+            made.scheduler = (in_place_of(made.scheduler, Recipes())[0] if stochastic else None) or made.scheduler
             return made
         if options:
             raise InputError(f"from_pipe takes no {', '.join(options)} here: change the pipeline itself")
@@ -138,15 +139,10 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
             callback_on_step_end,
             tuple(callback_on_step_end_tensor_inputs),
         )
-        chain = from_diffusers(
-            self.unet,
-            self.scheduler,
-            num_inference_steps=self._steps(num_inference_steps),
-            eta=eta,
-            use_clipped_model_output=bool(use_clipped_model_output),
-            class_labels=class_labels,
-            device=self._execution_device,
-        )
+        recipes: Recipes = self.__dict__.setdefault("_recipes", Recipes())
+        settings = step_settings(eta, bool(use_clipped_model_output))
+        steps = recipes.of(self.scheduler, self._steps(num_inference_steps), settings)
+        chain = from_diffusers(self.unet, steps, class_labels=class_labels, device=self._execution_device)
         result = asked.draw(self, *kept(self.__dict__, chain, compile), batch_size)
         self.maybe_free_model_hooks()
         images = self._images(result.samples.float(), output_type)

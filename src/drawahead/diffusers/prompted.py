@@ -13,6 +13,7 @@ from drawahead.diffusers.batch import Asked, Callback, kept
 from drawahead.diffusers.loops.reading import read
 from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.networks import drops_out, remembering
+from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import in_place_of
 from drawahead.diffusers.schedulers.supply import has_functions
 from drawahead.errors import DrawaheadError, InputError
@@ -36,7 +37,7 @@ class PromptedPipeline:
 
     def __init__(self, pipe: Any, rows: Sequence[str] = (), stochastic: bool = False) -> None:
         """`rows` and `stochastic` as in `DrawaheadPipeline.from_pipe`."""
-        vars(self).update(pipe=pipe, _rows=names(rows), _stochastic=stochastic)
+        vars(self).update(pipe=pipe, _rows=names(rows), _stochastic=stochastic, _recipes=Recipes())
         LoopWatch(pipe, lambda: torch.empty(0))  # says what is missing
 
     def __getattr__(self, name: str) -> Any:
@@ -78,10 +79,10 @@ class PromptedPipeline:
         )
         results = list[Result]()
 
-        scheduler, note = in_place_of(self.pipe.scheduler) if self._stochastic else (None, "")
+        scheduler, note = in_place_of(self.pipe.scheduler, self._recipes) if self._stochastic else (None, "")
 
         def draw() -> Tensor:
-            chain, loop = read(watch, self._rows)
+            chain, loop = read(watch, self._rows, self._recipes)
             watch.drawing = True
             results.append(asked.draw(self.pipe, *kept(vars(self), chain, compile), loop.layout.images))
             return loop.layout.joined(results[-1].samples.to(watch.moments[0].state))

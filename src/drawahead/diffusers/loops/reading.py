@@ -19,7 +19,7 @@ from drawahead.diffusers.loops.looped import Loop, Looped
 from drawahead.diffusers.loops.proof import difference, settle, states, steps_from_its_states
 from drawahead.diffusers.loops.rows import layouts
 from drawahead.diffusers.loops.watching import LoopWatch
-from drawahead.diffusers.schedulers.reading import prepared
+from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.diffusers.schedulers.stochastic import advice
 from drawahead.diffusers.schedulers.supply import lent
@@ -27,11 +27,11 @@ from drawahead.errors import InputError
 from drawahead.schedules import Given
 
 
-def read(watch: LoopWatch, declared: Sequence[str]) -> tuple[GaussianChain, Loop]:
+def read(watch: LoopWatch, declared: Sequence[str], recipes: Recipes) -> tuple[GaussianChain, Loop]:
     """The chain that a loop is, or an InputError that says what stands against it."""
     try:
         with lent(watch.plain_scheduler) as scheduler:
-            recipe = prepared(scheduler, watch.options, watch.first).between(0, watch.number)
+            recipe = recipes.prepared(scheduler, watch.options, watch.first).between(0, watch.number)
     except InputError as error:
         raise InputError(f"{error}. For {watch.kind}, {advice(watch.plain_scheduler)}") from error
     faults: list[str] = []

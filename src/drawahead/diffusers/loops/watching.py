@@ -25,7 +25,7 @@ from drawahead.diffusers.loops.body import TapeSteps
 from drawahead.diffusers.loops.comparing import close, equal
 from drawahead.diffusers.loops.recording import Recorder, paused
 from drawahead.diffusers.loops.tape import Split, Tape, common, split
-from drawahead.diffusers.schedulers.reading import prepared
+from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import advice
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64, lent
 from drawahead.errors import DrawaheadError, InputError
@@ -180,7 +180,7 @@ class LoopWatch:
                     if self.drawing:
                         raise
                     with lent(self.plain_scheduler) as plain:
-                        prepared(plain, options, self.first)  # which may say more
+                        Recipes().prepared(plain, options, self.first)  # which may say more
                     raise InputError(
                         f"the loop of {self.kind} cannot be sampled ahead: {type(error).__name__}: "
                         f"{str(error).strip().partition(chr(10))[0]}"

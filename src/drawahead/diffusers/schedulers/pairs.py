@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from drawahead.diffusers.denoiser import Denoiser
-from drawahead.diffusers.schedulers.levels import levels_of
 from drawahead.diffusers.schedulers.probing import ENTRIES, LARGE, LEFT, Options, least_squares
 from drawahead.diffusers.schedulers.recipe import Conversion, Recipe
-from drawahead.diffusers.schedulers.supply import Supplied, again, in_float64
+from drawahead.diffusers.schedulers.supply import Supplied, again, in_float64, levels_of
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 

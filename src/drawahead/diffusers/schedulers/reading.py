@@ -11,7 +11,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from drawahead.schedules import (
     ddpm_steps,
     with_learned_range,
 )
-from drawahead.validate import whole
+from drawahead.validate import short, whole
 
 _LADDER = {
     *("num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr"),
@@ -52,47 +52,56 @@ _ROOM = 0.5
 """A learned variance is hoped to stay above this share of the fixed small one, in standard deviations."""
 _FEW = 24  # steps at which a scheduler of diffusers is seen to do as its tables say
 
-_RECIPES: dict[object, Recipe] = {}
-"""What the latest schedulers were found to do, by all that is in them: pipelines ask in every call, and trying a
-scheduler takes seconds."""
-_MOST = 8  # recipes
+_MOST = 8  # recipes that are held
 
 Options = Mapping[str, Any]
 Read = Callable[[Any, Options, int], Any]
 
 
-def recipe(
-    scheduler: Any, num_inference_steps: int | None, options: Options, strength: float = 1.0, read: Read | None = None
-) -> Any:
-    """The steps of a scheduler, or an InputError that names the setting that stands against it.
+@final
+class Recipes:
+    """What the latest schedulers of a pipeline do, by all that is in them. Pipelines read theirs in every call, and to
+    try a scheduler takes a while: so each holds its own."""
 
-    `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, the last ones.
-    """
-    if isinstance(scheduler, type):
-        raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
-    if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
-        raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {type(scheduler).__name__}")
-    with lent(scheduler) as ready:
-        if _family(ready) and _stock(ready):
-            _check_settings(ready)  # before its own messages come, which name no remedy
-        steps = _set_timesteps(ready, num_inference_steps)
-        taken = int(steps * strength)
-        if not taken:
-            raise InputError(f"strength={strength} leaves no step of {steps}; give more")
-        return (read or prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
+    def __init__(self) -> None:
+        self._held: dict[object, Recipe] = {}
 
+    def of(
+        self,
+        scheduler: Any,
+        num_inference_steps: int | None,
+        options: Options,
+        strength: float = 1.0,
+        read: Read | None = None,
+    ) -> Any:
+        """The steps of a scheduler, or an InputError that names the setting that stands against it.
 
-def prepared(ready: Any, options: Options, first: int = 0) -> Recipe:
-    """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
-    try:
-        key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
-    except TypeError:  # there is something in it that cannot be compared: it is read each time
-        return _read(ready, options, first)
-    made = _RECIPES.pop(key, None) or _read(ready, options, first)
-    _RECIPES[key] = made
-    for old in [*_RECIPES][:-_MOST]:
-        _RECIPES.pop(old, None)
-    return made
+        `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, at the end.
+        read: how, if not as steps of one call each.
+        """
+        if isinstance(scheduler, type):
+            raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
+        if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
+            raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {short(scheduler)}")
+        with lent(scheduler) as ready:
+            if _family(ready) and _stock(ready):
+                _check_settings(ready)  # before its own messages come, which name no remedy
+            steps = _set_timesteps(ready, num_inference_steps)
+            taken = int(steps * strength)
+            if not taken:
+                raise InputError(f"strength={strength} leaves no step of {steps}; give more")
+            return (read or self.prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
+
+    def prepared(self, ready: Any, options: Options, first: int = 0) -> Recipe:
+        """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
+        try:
+            key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
+        except TypeError:  # there is something in it that cannot be compared: it is read each time
+            return _read(ready, options, first)
+        self._held[key] = made = self._held.pop(key, None) or _read(ready, options, first)
+        for old in [*self._held][:-_MOST]:
+            self._held.pop(old, None)
+        return made
 
 
 def _read(ready: Any, options: Options, first: int) -> Recipe:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from drawahead.diffusers.schedulers.reading import recipe
+from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.errors import InputError
 
 _STEPS = 5
@@ -16,10 +16,10 @@ Made = tuple[Any, str]
 """A scheduler, and the line that makes it."""
 
 
-def draws_noise(scheduler: Any) -> bool:
+def draws_noise(scheduler: Any, recipes: Recipes) -> bool:
     """Whether some of its steps are random, and can be followed."""
     try:
-        return bool(recipe(scheduler, _STEPS, {}).plan.s.any())
+        return bool(recipes.of(scheduler, _STEPS, {}).plan.s.any())
     except InputError:
         return False
 
@@ -33,9 +33,9 @@ def stochastic(scheduler: Any) -> Made | None:
     return None
 
 
-def in_place_of(scheduler: Any) -> tuple[Any, str]:
+def in_place_of(scheduler: Any, recipes: Recipes) -> tuple[Any, str]:
     """A scheduler that draws noise, and what is said of it in a report; None and nothing where this one does."""
-    if draws_noise(scheduler):
+    if draws_noise(scheduler, recipes):
         return None, ""
     made = stochastic(scheduler)
     if made is None:
@@ -46,7 +46,7 @@ def in_place_of(scheduler: Any) -> tuple[Any, str]:
 
 def advice(scheduler: Any) -> str:
     """The line to paste, as a remedy."""
-    made = None if draws_noise(scheduler) else stochastic(scheduler)
+    made = None if draws_noise(scheduler, Recipes()) else stochastic(scheduler)
     if made is None:
         return "give it a stochastic scheduler, such as DDPMScheduler"
     return f"write {made[1]}, or from_pipe(pipe, stochastic=True)"
