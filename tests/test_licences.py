@@ -53,6 +53,44 @@ def test_every_shipped_network_has_its_data_on_the_page(licences: ModuleType) ->
         assert f"**[{name}]" in flat and data in flat
 
 
+LOCKED = re.findall(r"(?m)^([\w.-]+)==\S+((?:.*\\\n)*.*)", (ROOT / "constraints.txt").read_text())
+ALLOWED = {
+    *("MIT", "MIT-CMU", "MIT License", "BSD License", "3-Clause BSD License", "BSD-2-Clause", "BSD-3-Clause", "0BSD"),
+    *("Apache Software License", "Apache-2.0", "Apache 2.0", "Apache 2.0 License", "ISC", "ISC License (ISCL)"),
+    *("Apache-2.0 WITH LLVM-exception", "BSL-1.0", "CNRI-Python", "CC0-1.0", "Zlib", "PSF-2.0", "MPL-2.0"),
+    *("Python Software Foundation License", "Mozilla Public License 2.0 (MPL 2.0)"),
+}
+"""Licences that ask for no more than a notice, or for the source of the package itself if that is changed."""
+
+
+def allowed(stated: str) -> bool:
+    parts = re.split(r" AND | OR |, ", stated)
+    return bool(parts) and all(part.strip("() ") in ALLOWED or part in ALLOWED for part in parts)
+
+
+def test_what_the_lock_installs_may_be_used(licences: ModuleType) -> None:
+    """Of every package that is installed here."""
+    names = sorted({name for name, _ in LOCKED})
+    here = {name: licences.licence(licences.distribution(name)) for name in names if licences.is_installed(name)}
+    assert len(here) > 90 and not {name: stated for name, stated in here.items() if not allowed(stated)}
+
+
+@pytest.mark.parametrize(
+    "stated", ["GPL-3.0", "MIT AND AGPL-3.0-only", "Other/Proprietary License", "", "see the package"]
+)
+def test_others_may_not(stated: str) -> None:
+    assert not allowed(stated)
+
+
+def test_the_lock_is_whole(licences: ModuleType) -> None:
+    """Every package that drawahead asks for, and all that these need here, with hashes."""
+    assert all("--hash=sha256:" in rest for _, rest in LOCKED)
+    needed = {*licences.direct(), *licences.indirect()}
+    of_cuda = {name for name in needed if name.startswith(("nvidia-", "cuda-", "triton"))}
+    absent = {name for name in needed if not licences.is_installed(name)}  # for another platform, or not installed yet
+    assert len(LOCKED) > 100 and needed - of_cuda - absent <= {name for name, _ in LOCKED}
+
+
 def test_licences_are_read_from_metadata(licences: ModuleType) -> None:
     assert licences.licence(licences.distribution("pytest")) == "MIT"
     assert "torch" in licences.direct() and "sympy" in licences.indirect()

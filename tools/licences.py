@@ -1,12 +1,10 @@
 """Write docs/licences.md: every dependency with its version and licence, from metadata: `python tools/licences.py`.
 
-The versions are those that are installed where this runs: run it where `make` has installed all extras. With `--sbom`
-the same is printed as a bill of materials in the format of CycloneDX.
+The versions are those that are installed where this runs: run it where `make` has installed all extras.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tomllib
@@ -16,7 +14,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -126,6 +123,10 @@ def _found(name: str) -> Found:
     return Found(package.metadata["Name"], licence(package), package.version)
 
 
+def is_installed(name: str) -> bool:
+    return _found(name).version != "-"
+
+
 def licence(package: Distribution) -> str:
     """As the package states it: an expression, else classifiers, else the first line of a text."""
     metadata = package.metadata
@@ -166,40 +167,6 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def bill() -> dict[str, Any]:
-    """A bill of materials (CycloneDX 1.6) of drawahead and every package that it may bring along here."""
-    itself = {"type": "library", "name": _ITSELF, "version": version(), "licenses": [{"license": {"name": "MIT"}}]}
-    shipped = [
-        {"type": "machine-learning-model", "name": name, "licenses": [{"license": {"name": stated}}]}
-        for name, stated, _ in cards()
-    ]
-    needed = [
-        {
-            "type": "library",
-            "name": one.name,
-            "version": one.version,
-            "purl": f"pkg:pypi/{canonicalize_name(one.name)}@{one.version}",
-            "scope": "required" if CORE in one.wanted else "optional",
-            "licenses": [{"license": {"name": one.licence}}],
-        }
-        for _, one in sorted((direct() | indirect()).items())
-    ]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {"component": itself},
-        "components": [*shipped, *needed],
-    }
-
-
-def version() -> str:
-    """Of drawahead, as this tree states it."""
-    found = re.search(r'(?m)^__version__ = "(.+)"$', (ROOT / "src" / "drawahead" / "__init__.py").read_text())
-    assert found is not None
-    return found[1]
-
-
 def _table(found: dict[str, Found]) -> list[str]:
     rows = ["| package | version | licence | needed by |", "|---|---|---|---|"]
     order = [*asked()]
@@ -210,8 +177,5 @@ def _table(found: dict[str, Found]) -> list[str]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--sbom"]:
-        print(json.dumps(bill(), indent=1))
-    else:
-        PAGE.write_text(page())
-        print(f"wrote {PAGE}")
+    PAGE.write_text(page())
+    print(f"wrote {PAGE}")

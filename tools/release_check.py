@@ -43,6 +43,7 @@ AS_SOURCE = (
     "LICENSE",
     "Makefile",
     "constraints.txt",
+    "sbom.json",
     "pyproject.toml",
     "mkdocs.yml",
     "tests/conftest.py",
@@ -215,12 +216,11 @@ def keep(folder: Path, *built_: Path) -> None:
     for file in built_:
         shutil.copy2(file, folder)
     (folder / "SHA256SUMS").write_text("".join(f"{digest(file)}  {file.name}\n" for file in built_))
-    spec = importlib.util.spec_from_file_location("licences", ROOT / "tools" / "licences.py")
+    spec = importlib.util.spec_from_file_location("sbom", ROOT / "tools" / "sbom.py")
     assert spec is not None and spec.loader is not None
-    licences = importlib.util.module_from_spec(spec)
-    sys.modules["licences"] = licences
-    spec.loader.exec_module(licences)
-    (folder / "sbom.json").write_text(json.dumps(licences.bill(), indent=1) + "\n")
+    sbom = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sbom)
+    (folder / "sbom.json").write_text(json.dumps(sbom.bill(), indent=1) + "\n")
     say(f"kept in {folder}")
 
 
@@ -277,7 +277,10 @@ def with_cuda(home: Path, core: list[str], plan: Path) -> int:
 
 
 def pip_install(home: Path) -> list[object]:
-    rest = ("--disable-pip-version-check", "--only-binary", ":all:", "-c", ROOT / "constraints.txt")
+    pins = home / "constraints.txt"  # of the same versions: with hashes pip would refuse what is built here
+    entries = re.findall(r"(?m)^\w.*", (ROOT / "constraints.txt").read_text())
+    pins.write_text("\n".join(entry.removesuffix(" \\") for entry in entries))
+    rest = ("--disable-pip-version-check", "--only-binary", ":all:", "-c", pins)
     return [home / "bin" / "python", "-m", "pip", "install", *rest]
 
 

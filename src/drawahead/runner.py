@@ -13,7 +13,7 @@ import torch
 
 from drawahead.chains.base import Chain
 from drawahead.chains.tokens import TokenChain
-from drawahead.errors import InputError, Interrupted
+from drawahead.errors import InputError, Interrupted, SamplingError
 from drawahead.oracles.condition import Condition
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
@@ -21,7 +21,7 @@ from drawahead.report import Report
 from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.measuring import chosen, not_captured, outcome
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.run import Call, NotCaptured, Result, Run, Stop, Watch
+from drawahead.rounds.run import Call, NotCaptured, Result, Run, Stop, Watch, device_error
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
@@ -159,9 +159,16 @@ class Runner:
             result = (run or PackedRun(call)).result()
             words = f"interrupted with {len(result.samples)} of {call.num_samples} samples finished"
             raise Interrupted(words, result) from error
+        except Exception as error:
+            if (lost := device_error(error)) is None:
+                raise
+            result = (run or PackedRun(call)).result()
+            words = f"{len(result.samples)} of {call.num_samples} samples were finished (they are in .result)"
+            raise SamplingError(f"the device failed ({lost}); {words}: start the process again", result) from error
         finally:
             if run is not None:
-                run.close()
+                with suppress(torch.AcceleratorError):  # which was said already, or will be when it is used again
+                    run.close()
         result = (run or PackedRun(call)).result()
         self.report = result.report
         return result

@@ -18,6 +18,7 @@ from drawahead.policies.loop import ActionChunks, chunks, path_to_loop
 from drawahead.policies.timing import Calls, Deadline, Latency
 from drawahead.randomness import checked_seed
 from drawahead.report import Report
+from drawahead.rounds.run import device_error
 from drawahead.runner import Runner
 from drawahead.samplers import Coupled, Sampler, Sequential
 from drawahead.samplers.record import as_sampler
@@ -27,7 +28,6 @@ from drawahead.validate import instance, number
 __all__ = ["Accelerated", "accelerate", "policy"]
 
 _LOOP = "conditional_sample"
-_DEVICE_ERROR: Any = getattr(torch, "AcceleratorError", ())  # older releases of torch have no class for it
 
 
 def policy(
@@ -168,7 +168,7 @@ class Accelerated:
             actions = result.samples.to(wanted.device, wanted.dtype)
             finite = bool(actions.isfinite().all())
         except Exception as error:
-            if (lost := _device_error(error)) is not None:
+            if (lost := device_error(error)) is not None:
                 raise SamplingError(
                     f"the device failed, and no action was drawn: stop the robot and start the process again ({lost})",
                     cast(Any, getattr(error, "result", None)),  # what was drawn may not be readable any more
@@ -211,15 +211,6 @@ class Accelerated:
                 f"no step of {type(wanted.scheduler).__name__} is random here, so none can be drawn ahead: {remedy}"
             )
         return chain
-
-
-def _device_error(error: BaseException | None) -> str | None:
-    """What the device itself said, if it failed: nothing can be computed on it afterwards."""
-    while error is not None:
-        if isinstance(error, _DEVICE_ERROR) or str(error).startswith("CUDA error"):
-            return str(error).splitlines()[0]
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def _twin(model: Any, path: tuple[str, ...]) -> Any:

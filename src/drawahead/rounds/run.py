@@ -227,3 +227,12 @@ class Run(abc.ABC):
             oracle_seconds=self.oracle_seconds,
             history=History(self.widths, self.committed, self.drafts, self.kept, self.finished, self.progress),
         )
+
+
+def device_error(error: BaseException | None) -> str | None:
+    """What the device itself said, in a line, if it failed: nothing can be computed on it afterwards."""
+    while error is not None:
+        if isinstance(error, torch.AcceleratorError) or str(error).startswith("CUDA error"):
+            return str(error).splitlines()[0]
+        error = error.__cause__ or error.__context__
+    return None
