@@ -19,7 +19,7 @@ from diffusers import DiffusionPipeline
 import drawahead as da
 
 LOG = logging.getLogger("drawahead")
-KNOWN = ("0.35", "0.38", "0.39", "0.42")
+KNOWN = ("0.42",)
 """The versions of diffusers that this was tried with."""
 LEAST = 100
 """With fewer steps, reading the loop and timing a few rounds would take more than a tenth of them."""

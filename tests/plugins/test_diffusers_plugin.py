@@ -94,7 +94,7 @@ def test_a_version_that_is_not_known_is_named(
     spec = importlib.util.spec_from_file_location("door", FOLDER / "pipeline.py")
     assert spec is not None and spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    assert "tried with diffusers 0.35, 0.38, 0.39, 0.42, not with 1.0.2" in caplog.text
+    assert "tried with diffusers 0.42, not with 1.0.2" in caplog.text
 
 
 def test_a_pipeline_that_diffusers_does_not_have_is_named(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_version_that_is_not_known_is_named(
     spec = importlib.util.spec_from_file_location("door", FOLDER / "custom_generate" / "generate.py")
     assert spec is not None and spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    assert "tried with transformers 4.57, 5.17, 5.22, 5.23, not with 6.1.0" in caplog.text
+    assert "tried with transformers 5.22, not with 6.1.0" in caplog.text
 
 
 def test_a_request_that_is_not_sampling_is_refused_by_name(
