@@ -1,6 +1,8 @@
 """Random samplers of ComfyUI in parallel rounds. Whatever cannot be is left to ComfyUI's own function, and said."""
 
 import logging
+import math
+import time
 
 import comfy.samplers
 import torch
@@ -20,6 +22,8 @@ PLANS = {
     "dpmpp_2m_sde": da.science.DPMPP2MSDE,
     "dpmpp_sde": da.science.DPMPPSDE,
 }
+LEAST, AHEAD, WORTH = 100, 16, 1.3
+"""With fewer steps than LEAST a few timings would be more than a tenth of them; AHEAD of the step, if WORTH it."""
 CLOSE = 1e-2
 
 
@@ -38,18 +42,15 @@ def sample(model, x, sigmas, extra_args=None, callback=None, disable=None, *, na
         if name == "dpmpp_sde":  # beside the image, the noise of half a step
             start = torch.stack([start, torch.zeros_like(start)], dim=1)
         chain = da.adapters.from_k_diffusion(shown, plan, x.shape[1:], device=x.device).replace(start=start)
-        runner = da.Runner(chain, da.Coupled(window) if window else None, graphs=False)
-        chosen = runner.settle(len(x), max_live=len(x))
-        if chosen.choice.startswith("measuring failed") and shown.error is not None:
-            raise shown.error
-        if isinstance(chosen.sampler, da.Sequential):
-            reason = f"nothing is gained ({chosen.choice})"
-        elif mixes(denoise, x, sigmas):
+        least = 0.0
+        if not window:
+            window, (least, reason) = AHEAD, measured(denoise, x, sigmas)
+        if not reason and mixes(denoise, x, sigmas):
             reason = "the model answers otherwise about several steps at once"
     if reason:
         LOG.info("drawahead: %s is taken one step at a time: %s", name, reason)
         return getattr(sampling, f"sample_{name}")(model, x, sigmas, extra_args, callback, disable, **options)
-    done, shown.prediction = 0, None
+    done = 0
 
     def look(report):
         nonlocal done
@@ -61,7 +62,8 @@ def sample(model, x, sigmas, extra_args=None, callback=None, disable=None, *, na
 
     seed = int(extra_args.get("seed") or 0) % 2**63
     try:
-        result = runner.using(sampler=chosen.sampler).sample(len(x), seed=seed, max_live=len(x), on_round=look)
+        sampler = da.Coupled(window, least=least)
+        result = da.sample(chain, len(x), sampler=sampler, seed=seed, graphs=False, max_live=len(x), on_round=look)
     except da.SamplingError as error:  # such as the user's interruption, which ComfyUI wants to see itself
         raise error.__cause__ or error from None
     LOG.info("drawahead: %s in %.1f rounds instead of %d", name, result.report.mean_rounds, steps)
@@ -72,14 +74,10 @@ class Shown:
     """A denoiser that keeps its newest prediction, at the lowest noise it was asked about, for previews."""
 
     def __init__(self, denoise):
-        self.denoise, self.prediction, self.error = denoise, None, None
+        self.denoise, self.prediction = denoise, None
 
     def __call__(self, states, sigma):
-        try:
-            answer = self.denoise(states, sigma)
-        except Exception as error:
-            self.error = error
-            raise
+        answer = self.denoise(states, sigma)
         self.prediction = answer[sigma.argmin()][None]
         return answer
 
@@ -103,6 +101,32 @@ def why_not(model, sigmas, extra_args, eta=1.0, s_noise=1.0):
         if any(isinstance(each, torch.Tensor) and each.dim() and len(each) > 1 for each in told):
             return "each image has conditions of its own"
     return ""
+
+
+def measured(denoise, x, sigmas):
+    """How many steps a round must bring to pay, and why rounds are not worth it; empty if they are.
+
+    A round asks about AHEAD + 1 steps of each image. How many rounds there will be is what the shipped networks took,
+    rounded up; a sample that needs more goes on by single steps.
+    """
+    steps = len(sigmas) - 1
+    if steps < LEAST:
+        return 0.0, f"nothing is gained (there are only {steps} steps)"
+
+    def seconds(times):
+        states, level = x.repeat(times, *[1] * (x.dim() - 1)), sigmas[:1].to(x).expand(times * len(x))
+        began = time.perf_counter()
+        denoise(states, level).sum().item()  # which waits for the device
+        return time.perf_counter() - began
+
+    one = min(seconds(1), seconds(1))  # the first call of a size may have more to do
+    rows, ratio = 4, min(seconds(4), seconds(4)) / one
+    if ratio < 1.5:
+        rows, ratio = AHEAD + 1, seconds(AHEAD + 1) / one
+    needed = ratio * (AHEAD + 1) / rows
+    if steps < WORTH * needed * (2 * math.sqrt(steps) + steps / (2 * AHEAD)):
+        return 0.0, f"nothing is gained ({rows} steps at once take {ratio:.1f} times as long as one)"
+    return needed, ""
 
 
 def mixes(denoise, x, sigmas):

@@ -15,7 +15,7 @@ from transformers import Pipeline
 import drawahead as da
 
 LOG = logging.getLogger("drawahead")
-KNOWN = ("4.57", "5.17", "5.22", "5.23")
+KNOWN = ("4.57", "5.22")
 """The versions of transformers that this was tried with."""
 if not transformers.__version__.startswith(tuple(f"{known}." for known in KNOWN)):
     LOG.warning("drawahead: tried with transformers %s, not with %s", ", ".join(KNOWN), transformers.__version__)

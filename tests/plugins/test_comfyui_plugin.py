@@ -191,7 +191,7 @@ def test_what_cannot_be_taken_ahead_is_left_to_comfyui(
     assert words in caplog.text
 
 
-@pytest.mark.parametrize(("steps", "most"), [(20, 20), (30, 30), (60, 66)])
+@pytest.mark.parametrize(("steps", "most"), [(20, 20), (30, 30), (100, 110)])
 def test_where_nothing_is_gained_its_own_loop_runs(
     steps: int, most: int, nodes: Any, caplog: pytest.LogCaptureFixture, clock: None
 ) -> None:
@@ -204,6 +204,20 @@ def test_where_nothing_is_gained_its_own_loop_runs(
     assert "is taken one step at a time: nothing is gained" in caplog.text
     assert torch.equal(ours, theirs)
     assert sum(alone.calls) == steps and sum(model.calls) <= most
+
+
+def test_what_is_gained_is_measured(nodes: Any, caplog: pytest.LogCaptureFixture, clock: None) -> None:
+    class Wide(Model):
+        """As quick for many rows as for one."""
+
+        def __call__(self, x: Tensor, sigma: Tensor, **_: Any) -> Tensor:
+            time.sleep(0.01)
+            return super().__call__(x, sigma)
+
+    model, x = Wide(), torch.ones(1, 4, 1, 1, dtype=torch.float64) * 20
+    with caplog.at_level(logging.INFO):
+        nodes.sample(model, x, levels(100), {"seed": 3}, name="dpmpp_sde")
+    assert "dpmpp_sde in " in caplog.text and len(model.calls) < 100  # its own loop asks 199 times
 
 
 @pytest.mark.parametrize(("after", "window"), [(1, 0), (6, 8)], ids=["measuring", "drawing"])
@@ -220,7 +234,7 @@ def test_an_interruption_reaches_comfyui(after: int, window: int, nodes: Any) ->
 
     x = torch.ones(1, 4, 1, 1, dtype=torch.float64) * 20
     with pytest.raises(Interrupted):
-        nodes.sample(Stopping(), x, levels(60), {"seed": 3}, name="euler_ancestral", window=window)
+        nodes.sample(Stopping(), x, levels(120), {"seed": 3}, name="euler_ancestral", window=window)
 
 
 def test_a_version_that_is_not_known_is_named(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +56,45 @@ def test_a_plain_unet(tmp_path: Path) -> None:
     network = diffusers.UNet2DModel(sample_size=8, block_out_channels=(8, 8), norm_num_groups=2, **blocks)
     diffusers.DDPMPipeline(network, diffusers.DDPMScheduler(20)).save_pretrained(tmp_path)
     pipe = loaded(tmp_path)
-    assert isinstance(pipe, da.adapters.DrawaheadPipeline)
+    assert isinstance(pipe.rounds, da.adapters.DrawaheadPipeline)
     assert pipe(2, sampler="coupled", output_type="np").images.shape == (2, 8, 8, 3)
+
+
+@pytest.mark.parametrize("steps", [30, 120])
+def test_where_nothing_is_gained_its_own_loop_runs(
+    steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, clock: None
+) -> None:
+    """A network that is as slow as it has rows. The first call of 120 steps finds out, for a tenth of them; then, and
+    with few steps at once, images are those of the pipeline itself, and so are the questions."""
+    own, rows = made("text").to(torch.float32), list[int]()
+    own.save_pretrained(tmp_path)
+    pipe = loaded(tmp_path).to("cpu")
+    arguments: dict[str, Any] = {"prompt": "red", "num_inference_steps": steps, "output_type": "np"}
+
+    def slowly(module: Any, asked: Any, answer: Any) -> None:
+        rows.append(len(answer[0]))
+        time.sleep(0.01 * rows[-1])
+
+    pipe.unet.register_forward_hook(slowly)
+    result = pipe(**arguments, generator=torch.Generator().manual_seed(1))
+    assert sum(rows) <= 1.1 * 2 * steps  # guidance asks twice
+    assert (result.report is None) == (steps == 30)
+    rows.clear()
+    result = pipe(**arguments, generator=torch.Generator().manual_seed(1))
+    assert rows == [2] * steps and result.report is None
+    assert caplog.text.count("nothing is gained, and the pipeline's own loop is used: ") == 1
+    own.set_progress_bar_config(disable=True)
+    np.testing.assert_array_equal(result.images, own(**arguments, generator=torch.Generator().manual_seed(1)).images)
+
+
+def test_a_version_that_is_not_known_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("diffusers.__version__", "1.0.2")
+    spec = importlib.util.spec_from_file_location("door", FOLDER / "pipeline.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert "tried with diffusers 0.42, not with 1.0.2" in caplog.text
 
 
 def test_a_pipeline_that_diffusers_does_not_have_is_named(tmp_path: Path) -> None:

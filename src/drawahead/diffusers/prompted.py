@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor
@@ -45,6 +45,11 @@ class PromptedPipeline:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.pipe, name, value)
+
+    def to(self, *arguments: Any, **named: Any) -> Self:
+        """Move the pipeline, as its own `to` does, and go on with this one."""
+        self.pipe.to(*arguments, **named)
+        return self
 
     def __repr__(self) -> str:
         return f"PromptedPipeline({type(self.pipe).__name__})"
