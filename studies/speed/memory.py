@@ -55,17 +55,23 @@ def memory(place: Place) -> list[Row]:
     rows: list[Row] = []
     for name, make in models(place):
         chain = make()
+        _added(place, chain, 1, 0)  # what libraries keep for themselves is there from now on
         for live, window in ((1, 0), (1, 8), (1, 64), (8, 0), (8, 8), (8, 64)):
-            if (name, live, window) == ("1B", 8, 64):
-                continue  # half a minute
-            place.forget()
-            weights = torch.cuda.memory_allocated() if place.real else 0
-            if place.real:
-                torch.cuda.reset_peak_memory_stats()
-            with da.Runner(chain, da.Coupled(window) if window else da.Sequential(), graphs=True) as runner:
-                runner.sample(live, seed=1, stop=After(3))
-            most = torch.cuda.max_memory_allocated() - weights if place.real else 0
-            rows.append({"model": name, "live": live, "window": window, "bytes": most, "weights": weights})
-            print("memory", rows[-1], flush=True)
+            if (name, live, window) != ("1B", 8, 64):  # which takes half a minute
+                rows.append(
+                    {"model": name, "live": live, "window": window, "bytes": _added(place, chain, live, window)}
+                )
+                print("memory", rows[-1], flush=True)
         del chain
     return rows
+
+
+def _added(place: Place, chain: Any, live: int, window: int) -> int:
+    """The most bytes that a few rounds add to what is there."""
+    place.forget()
+    there = torch.cuda.memory_allocated() if place.real else 0
+    if place.real:
+        torch.cuda.reset_peak_memory_stats()
+    with da.Runner(chain, da.Coupled(window) if window else da.Sequential(), graphs=True) as runner:
+        runner.sample(live, seed=1, stop=After(3))
+    return torch.cuda.max_memory_allocated() - there if place.real else 0

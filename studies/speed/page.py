@@ -60,6 +60,8 @@ def _new(found: Row) -> dict[str, str | None]:
     told = found.get("conditions")
     return tables | {
         "everyone": _everyone(found),
+        "policy_half": f"{found['policy']['drawahead']['p50_rounds']:.0f}" if "policy" in found else None,
+        "policy_most": f"{found['policy']['drawahead']['p99_rounds']:.0f}" if "policy" in found else None,
         "cold_processes": str(len(found["cold"]["fashion"]["auto"])) if "cold" in found else None,
         "unet": training and f"{training['parameters'] / 1e6:.1f}",
         "training": training and f"{training['seconds']:.0f}",
@@ -72,7 +74,12 @@ def _new(found: Row) -> dict[str, str | None]:
 
 
 _OLDER = {
+    "ways": "plain loops, compiled times, and the image drawn one step after another",
+    "text_batches": "texts drawn together",
     "pipeline": "the diffusers pipeline",
+    "stacked": "reverse transition kernels and auto-regressive diffusion",
+    "conditions": "other conditions",
+    "outside": "the time outside the model",
     "spread": 'the order "spread"',
     "law": "the tests of the distribution",
     "numerics": "the model's numerics",
@@ -148,8 +155,8 @@ def _memory(rows: list[Row]) -> str:
         cells = {(row["live"], row["window"]): row for row in rows if row["model"] == name}
         for live in sorted({live for live, _ in cells}):
             shown = [f"{cells[live, w]['bytes'] / 2**20:.0f}" if (live, w) in cells else "" for w in (0, 8, 64)]
-            lines.append([name, str(live), f"{cells[live, 0]['weights'] / 2**20:.0f}", *shown])
-    heading = ["model", "samples at once", "weights", "single steps", "window 8", "window 64"]
+            lines.append([name, str(live), *shown])
+    heading = ["model", "samples at once", "single steps", "window 8", "window 64"]
     return table(heading, lines)
 
 
@@ -236,7 +243,7 @@ def _everyone(found: Row) -> str | None:
         part = found[name]
         if "others" not in part:
             return None
-        whole = [("Coupled()", row) for row in part["coupled"] if row["window"] is None]
+        whole = [("Coupled()", row) for row in _windows(part) if row["window"] is None]
         rows = [("Sequential()", part["sequential"]), *whole, *part["others"].items(), ("Auto()", part["auto"])]
         for sampler, row in rows:
             alone = row.get("rounds_alone_seconds")
@@ -376,7 +383,12 @@ def _best_sequential(found: Row) -> Row:
 
 def _tuned(part: Row) -> Row:
     """The best of the windows tried by hand."""
-    return min(part["coupled"], key=lambda row: row["seconds"])
+    return min(_windows(part), key=lambda row: row["seconds"])
+
+
+def _windows(part: Row) -> list[Row]:
+    """Those of this run; of others only the rounds are used, by the page about several GPUs."""
+    return [row for row in part["coupled"] if not row.get("older")]
 
 
 def _beside_best(part: Row) -> str:
@@ -401,7 +413,7 @@ def _eager(found: Row, name: str) -> Row:
 
 def _one(part: Row, sequential: Row, eager: Row) -> str:
     rows = [("Sequential, best", sequential)]
-    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in part["coupled"]]
+    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in _windows(part)]
     rows += list(part.get("others", {}).items())
     rows += [("**Auto**", part["auto"])]
     rows += [(f"without graphs: {key}", row) for key, row in eager.items()]
