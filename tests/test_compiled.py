@@ -12,6 +12,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, Sequential, TokenChain
 from drawahead.chains.base import Chain
+from drawahead.networks.policy_unet import PolicyUNet
 from drawahead.oracles import compiled as module
 from tests.changes import Network, kernels, spins, told
 from tests.changes import module as vectors
@@ -107,3 +108,20 @@ def test_memory_that_is_not_enough_is_not_the_compilers_fault() -> None:
     with pytest.raises(torch.OutOfMemoryError):
         function()
     assert not function.trouble
+
+
+def test_weights_that_are_laid_out_anew_keep_their_values() -> None:
+    """In a policy's convolutions over time, channels lie side by side afterwards, as a GPU wants them."""
+    torch.manual_seed(0)
+    network = PolicyUNet(2, 3, (8, 16)).eval().requires_grad_(False)
+    weights = {name: weight.clone() for name, weight in network.named_parameters()}
+    asked = torch.randn(5, 8, 2), torch.arange(5), torch.randn(5, 3)
+    before = network(*asked)
+    module.lay_out(network)
+    assert all(torch.equal(weight, weights[name]) for name, weight in network.named_parameters())
+    wide = [w for w in network.parameters() if w.dim() == 3 and w.shape[2] > 1]
+    assert wide and all(
+        w.stride(1) == 1 and w.unsqueeze(2).is_contiguous(memory_format=torch.channels_last) for w in wide
+    )
+    torch.testing.assert_close(network(*asked), before)
+    assert module._modules(network) == [network] and not module._modules(spins().oracle)

@@ -6,11 +6,19 @@ import itertools
 import os
 import subprocess
 import sys
+import weakref
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import drawahead
+import drawahead as da
+from drawahead.rounds import captured_run
 from tests.peak import PEAK
 
 LIMIT = 2 * 2**30
@@ -116,3 +124,49 @@ def test_captured_rounds_take_memory_for_their_window_not_for_the_chain(
     kind: str, size: int, window: int, limit: int
 ) -> None:
     assert peak_of(kind, size, window) < limit
+
+
+class Held(TorchDispatchMode):
+    """Counts the bytes that tensors hold, and the most that they held at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tensors: Counter[int] = Counter()
+        self.now = self.most = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for tensor in pytree.tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and (size := tensor.untyped_storage().nbytes()):
+                place = tensor.untyped_storage().data_ptr()
+                self.now += 0 if self.tensors[place] else size
+                self.tensors[place] += 1
+                weakref.finalize(tensor, self.freed, place, size)
+        self.most = max(self.most, self.now)
+        return result
+
+    def freed(self, place: int, size: int) -> None:
+        self.tensors[place] -= 1
+        self.now -= 0 if self.tensors[place] else size
+
+
+def held_most(live: int, window: int, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The most bytes that a call holds beside its samples, and the bytes of a state."""
+    chain = da.GaussianChain(lambda x, k: x * 0.5, da.DDPM(timesteps=da.schedules.spaced(100, of=1000)), shape)
+    with da.Runner(chain, da.Coupled(window), graphs=True) as runner, Held() as held:
+        runner.sample(live, seed=0)
+    return held.most, chain.row_bytes
+
+
+@pytest.mark.parametrize(("live", "window"), [(1, 8), (1, 64), (6, 8), (6, 32)])
+def test_a_round_holds_no_more_than_the_page_says(live: int, window: int) -> None:
+    """docs/speed.md: sixteen numbers for every entry of a state and step of a window."""
+    most, state = held_most(live, window, (3, 32, 32))
+    bound = captured_run.TABLES * live * (window + 1) * state
+    assert 0.25 * bound < most < bound
+
+
+def test_memory_grows_with_the_window_and_not_with_the_chain() -> None:
+    """The control: twice the window holds about twice as much."""
+    one, other = (held_most(2, window, (3, 32, 32))[0] for window in (16, 32))
+    assert 1.7 < other / one < 2.2

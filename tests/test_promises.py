@@ -360,7 +360,6 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("rtk", "cannot be told from exact ones"),
         ("rtk", "At equal calls RTK-ULD and RTK-MALA were"),
         ("rtk", "have always been of another seed"),
-        ("speed", "on the same seeds in bfloat16"),
         ("speed", "the same texts take"),
         ("speed", "on the same GPU, same weights"),
         ("speed", "Tokens equal to those of `Sequential`"),

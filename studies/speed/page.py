@@ -33,7 +33,6 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
             "fashion": _one(fashion, best, _eager(found, "fashion")),
             "fashion_choice": _choice(fashion["auto"]),
             "fashion_beside_best": _beside_best(fashion),
-            "layouts": ", ".join(f"{name} {row['seconds'] * 1e3:.0f} ms" for name, row in found["layouts"].items()),
             "text": _one(text, text["sequential"], _eager(found, "text")),
             "eager_rows": str(len(_eager(found, "fashion"))) if _eager(found, "fashion") else None,
             "text_choice": _choice(text["auto"]),
@@ -45,7 +44,6 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
             "outside": _outside(found["outside"]),
             "fashion_batches": _batches(fashion["batches"]),
             "text_batches": _batches(text["batches"]),
-            "precisions": _precisions(found),
             "numerics": _numerics(found["numerics"]),
             "text_shape": f"{numerics['text']['tv_a_step_batch_shape_float32']:.1e}",
             "image_shape": f"{numerics['fashion']['kl_a_sample_batch_shape_float32']:.1e}",
@@ -56,11 +54,14 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
 def _new(found: Row) -> dict[str, str | None]:
     """Parts that older data lack: then their sections are left out."""
     parts = {"cold": _cold, "auto_again": _auto_again, "stacked": _stacked, "pipeline": _pipeline}
+    parts |= {"policy": _policy, "memory": _memory}
     tables = {name: make(found[name]) if name in found else None for name, make in parts.items()}
     training = found.get("pipeline", {}).get("training")
     told = found.get("conditions")
     return tables | {
         "everyone": _everyone(found),
+        "policy_half": f"{found['policy']['drawahead']['p50_rounds']:.0f}" if "policy" in found else None,
+        "policy_most": f"{found['policy']['drawahead']['p99_rounds']:.0f}" if "policy" in found else None,
         "cold_processes": str(len(found["cold"]["fashion"]["auto"])) if "cold" in found else None,
         "unet": training and f"{training['parameters'] / 1e6:.1f}",
         "training": training and f"{training['seconds']:.0f}",
@@ -73,8 +74,13 @@ def _new(found: Row) -> dict[str, str | None]:
 
 
 _OLDER = {
+    "ways": "plain loops, compiled times, and the image drawn one step after another",
+    "text_batches": "texts drawn together",
+    "pipeline": "the diffusers pipeline",
+    "stacked": "reverse transition kernels and auto-regressive diffusion",
+    "conditions": "other conditions",
+    "outside": "the time outside the model",
     "spread": 'the order "spread"',
-    "precisions": "other precisions",
     "law": "the tests of the distribution",
     "numerics": "the model's numerics",
 }
@@ -89,11 +95,20 @@ def _older(found: Row) -> str | None:
 
 def _overview(found: Row, proteins: list[Row]) -> str:
     """The first table: what a reader wants to know, and no more."""
+    ways = found.get("ways", {})
     rows = [
-        ("an image of the shipped DDPM, 1000 steps", _best_sequential(found), found["fashion"]["auto"]),
-        ("a text of 256 characters", found["text"]["sequential"], found["text"]["auto"]),
+        ("an image of the shipped DDPM, 1000 steps", _best_sequential(found), found["fashion"]["auto"], "image"),
+        ("a text of 256 characters", found["text"]["sequential"], found["text"]["auto"], "text"),
     ]
-    lines = [_overview_line(what, one["seconds"], ahead["seconds"], ahead["mean_rounds"]) for what, one, ahead in rows]
+    others = {name: what for name, what in _PICTURES.items() if name in ways}
+    rows += [(what, ways[name]["captured"], ways[name]["drawahead"], name) for name, what in others.items()]
+    lines = [
+        [
+            *_overview_line(what, one["seconds"], ahead["seconds"], ahead["mean_rounds"]),
+            _seconds(ways[name][_COMPILED]["seconds"]) if _COMPILED in ways.get(name, {}) else "",
+        ]
+        for what, one, ahead, name in rows
+    ]
     for sides in [sides for name, sides in found.get("pipeline", {}).items() if name != "training"][:1]:
         what = "an image of a diffusers UNet, `DDPMPipeline` and `DrawaheadPipeline`"
         drawn = sides["drawahead"]
@@ -108,7 +123,41 @@ def _overview(found: Row, proteins: list[Row]) -> str:
         what = f"{row['samples']} protein sequences by ProteinMPNN, its own `sample()` and drawahead"
         seconds = row["median_seconds"]
         lines.append(_overview_line(what, seconds["published"], seconds["drawahead"], row["mean_passes"]))
-    return table(["", "one step after another", "drawahead", "times faster", "rounds"], lines)
+    lines = [[*line, *[""] * (6 - len(line))] for line in lines]
+    return table(["", "one step after another", "drawahead", "times faster", "rounds", "compiled"], lines)
+
+
+_COMPILED = "drawahead, compiled"
+_PICTURES = {
+    "emoji 1000": "an emoji from words, guided, 1000 steps",
+    "emoji 250": "the same in 250 steps",
+}
+
+
+def _policy(part: Row) -> str:
+    """Latencies of a policy, as it is and compiled."""
+    lines = [
+        [
+            what,
+            str(row["calls"]),
+            *(f"{row[key]:.1f}" for key in ("p50", "p95", "p99", "mean_rounds")),
+            f"{row['ratio']:.2f}",
+        ]
+        for what, row in part.items()
+    ]
+    return table(["", "calls", "p50, ms", "p95, ms", "p99, ms", "rounds", "beside its rounds alone"], lines)
+
+
+def _memory(rows: list[Row]) -> str:
+    """MiB beside the weights, by window, for one sample and for eight."""
+    lines = []
+    for name in dict.fromkeys(row["model"] for row in rows):
+        cells = {(row["live"], row["window"]): row for row in rows if row["model"] == name}
+        for live in sorted({live for live, _ in cells}):
+            shown = [f"{cells[live, w]['bytes'] / 2**20:.0f}" if (live, w) in cells else "" for w in (0, 8, 64)]
+            lines.append([name, str(live), *shown])
+    heading = ["model", "samples at once", "single steps", "window 8", "window 64"]
+    return table(heading, lines)
 
 
 def _by_way(found: Row, proteins: list[Row]) -> dict[str, dict[str, float]]:
@@ -135,7 +184,7 @@ def _by_way(found: Row, proteins: list[Row]) -> dict[str, dict[str, float]]:
 _MODELS = {
     "image": ("an image, 1000 steps", "fashion"),
     "text": ("a text, 256 characters", "text"),
-    "masked": ("an antibody, 120 residues", None),
+    **{name: (what, None) for name, what in _PICTURES.items()},
 }
 _CHAINS = {"captured": "sequential", "captured, compiled": "sequential compiled"}
 
@@ -194,7 +243,7 @@ def _everyone(found: Row) -> str | None:
         part = found[name]
         if "others" not in part:
             return None
-        whole = [("Coupled()", row) for row in part["coupled"] if row["window"] is None]
+        whole = [("Coupled()", row) for row in _windows(part) if row["window"] is None]
         rows = [("Sequential()", part["sequential"]), *whole, *part["others"].items(), ("Auto()", part["auto"])]
         for sampler, row in rows:
             alone = row.get("rounds_alone_seconds")
@@ -326,15 +375,20 @@ def _rounds(row: Row) -> str:
 
 
 def _best_sequential(found: Row) -> Row:
-    """Of an image, the fastest that was ever measured, in any layout."""
-    rows = [found["fashion"]["sequential"], *found["layouts"].values()]
+    """Of an image, the fastest that was measured."""
+    rows = [found["fashion"]["sequential"]]
     rows += [row["captured"] for name, row in found.get("ways", {}).items() if name == "image" and "captured" in row]
     return min(rows, key=lambda row: row["seconds"])
 
 
 def _tuned(part: Row) -> Row:
     """The best of the windows tried by hand."""
-    return min(part["coupled"], key=lambda row: row["seconds"])
+    return min(_windows(part), key=lambda row: row["seconds"])
+
+
+def _windows(part: Row) -> list[Row]:
+    """Those of this run; of others only the rounds are used, by the page about several GPUs."""
+    return [row for row in part["coupled"] if not row.get("older")]
 
 
 def _beside_best(part: Row) -> str:
@@ -359,7 +413,7 @@ def _eager(found: Row, name: str) -> Row:
 
 def _one(part: Row, sequential: Row, eager: Row) -> str:
     rows = [("Sequential, best", sequential)]
-    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in part["coupled"]]
+    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in _windows(part)]
     rows += list(part.get("others", {}).items())
     rows += [("**Auto**", part["auto"])]
     rows += [(f"without graphs: {key}", row) for key, row in eager.items()]
@@ -421,16 +475,6 @@ def _batches(rows: list[Row]) -> str:
         ]
         for row in rows
     ]
-    return table(heading, lines, right=False)
-
-
-def _precisions(found: Row) -> str:
-    lines = []
-    for name in ("fashion", "text"):
-        for label in ("float32", "bfloat16"):
-            sequential, coupled = (found[name][label][key] for key in ("sequential", "coupled"))
-            lines.append([name, label, _ms(sequential), _ms(coupled), _rounds(coupled), _ratio(sequential, coupled)])
-    heading = ["model", "network in", "sequential, ms", "coupled, ms", "rounds", "times less"]
     return table(heading, lines, right=False)
 
 

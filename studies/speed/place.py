@@ -81,8 +81,6 @@ class Setting:
     data: Path | None = None
     """Where the training images are."""
     train_seconds: float = 150.0
-    masked: Path | None = None
-    """Where AntiBERTy is; or a folder that is not there, for random weights; None: it is left out."""
     unet: Path | None = None
     """Where the trained network of the pipeline is, or will be, for another run."""
     quick: bool = False

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 import drawahead as da
-from studies.speed import cold, conditions, law, numerics, pipeline, stacked, timing
+from studies.speed import cold, conditions, law, memory, numerics, pipeline, policy, stacked, timing
 from studies.speed.outside import outside
 from studies.speed.page import bars, figure, values
 from studies.speed.place import SMALL, Place, Setting
@@ -32,7 +32,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     now = ", ".join(NOW)
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(NOW), help=f"measure these (now: {now})")
     parser.add_argument("--data", type=Path, help="the folder with train-images-idx3-ubyte.gz, for the part pipeline")
-    parser.add_argument("--antiberty", type=Path, help="the unpacked package antiberty, for the part ways")
     parser.add_argument("--train-seconds", type=float, default=150.0, help="of training in the part pipeline (150)")
     parser.add_argument("--unet", type=Path, help="where that network is kept for another run: then it is not trained")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything: then extras are left out")
@@ -52,7 +51,7 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
         return results
     place = Place(arguments.device)
     setting = Setting(
-        *(place, arguments.out, arguments.data, arguments.train_seconds, arguments.antiberty),
+        *(place, arguments.out, arguments.data, arguments.train_seconds),
         *(arguments.unet, arguments.quick),
         arguments.limit,
     )
@@ -117,9 +116,10 @@ PARTS: dict[str, Part] = {
     "fashion": _fashion,
     "text": _text,
     "ways": ways,
-    "layouts": lambda results, setting, keep: results.update(layouts=timing.layouts(setting.place)),
+    "memory": lambda results, setting, keep: results.update(memory=memory.memory(setting.place)),
     "spread": lambda results, setting, keep: results.update(spread=timing.spread(setting.place)),
     "outside": _outside,
+    "policy": lambda results, setting, keep: results.update(policy=policy.policies(setting.place)),
     "cold": lambda results, setting, keep: cold.cold(results, setting.place, 1 if setting.quick else 3, keep),
     "auto": lambda results, setting, keep: cold.repetitions(results, setting.place, 1 if setting.quick else 5, keep),
     "conditions": lambda results, setting, keep: results.update(conditions=conditions.conditions(setting.place)),
@@ -128,7 +128,6 @@ PARTS: dict[str, Part] = {
     "text_batches": _many("text", timing.TEXT_BATCHES, None),
     "fashion_batches": _many("fashion", timing.FASHION_BATCHES, 64),
     "eager": lambda results, setting, keep: timing.eager(results, setting.place),
-    "precisions": lambda results, setting, keep: timing.precisions(results, setting.place),
     "numerics": lambda results, setting, keep: results.update(numerics=numerics.numerics(setting.place)),
     "law": lambda results, setting, keep: results.update(
         law=law.same_law(setting.place, 128 if setting.quick else 1024)
@@ -138,7 +137,8 @@ SECONDS = {
     "fashion": 45,
     "text": 15,
     "ways": 150,
-    "layouts": 15,
+    "memory": 25,
+    "policy": 110,
     "spread": 3,
     "outside": 8,
     "cold": 55,

@@ -11,8 +11,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 import drawahead as da
 from studies.estimates import mean
 from studies.speed.place import Place
@@ -26,7 +24,7 @@ WARM_UP = 99
 Row = dict[str, Any]
 
 
-class _After:
+class After:
     """Stops a call when it has been looked at so often."""
 
     def __init__(self, looks: int) -> None:
@@ -59,7 +57,7 @@ def measured(
 
     began = place.now()
     for i in range(warm_ups):  # all rounds of `Sequential` are alike: a few are enough
-        draw(WARM_UP - i, **({"stop": _After(6)} if isinstance(sampler, da.Sequential) else {}))
+        draw(WARM_UP - i, **({"stop": After(6)} if isinstance(sampler, da.Sequential) else {}))
     warm_up = place.now() - began
     seconds, reports, rounds, captures = [], [], [], 0
     for seed in seeds:
@@ -153,36 +151,9 @@ def many_samples(
         save()
 
 
-def layouts(place: Place) -> dict[str, Row]:
-    """Sequential at batch 1 with the image network's tensors laid out either way, and with cuDNN's kernels by its own
-    guess or by trial."""
-    found = {}
-    tuned = torch.backends.cudnn.benchmark
-    try:
-        for label, torch.backends.cudnn.benchmark in (("", False), (", kernels by trial", True)):
-            for name, layout in (("plain", torch.contiguous_format), ("channels last", torch.channels_last)):
-                chain = place.fashion(memory_format=layout)
-                found[name + label] = measured(place, chain, da.Sequential(), 1, place.seeds[:2])
-                said(name + label, found[name + label])
-    finally:
-        torch.backends.cudnn.benchmark = tuned
-    return found
-
-
 def spread(place: Place) -> Row:
     """A text in the order "spread"."""
     return measured(place, da.TokenChain(place.text(), order="spread"), da.Coupled(), 1, place.seeds)
-
-
-def precisions(results: dict[str, Any], place: Place) -> None:
-    """The same ratios with networks in other precisions."""
-    for name, window in (("fashion", 128), ("text", None)):
-        for label, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-            target = place.make(name, dtype)
-            results.setdefault(name, {})[label] = {
-                "sequential": measured(place, target, da.Sequential(), 1, place.seeds[:1]),
-                "coupled": measured(place, target, da.Coupled(window), 1, place.seeds[:4]),
-            }
 
 
 def eager(results: dict[str, Any], place: Place) -> None:

@@ -13,7 +13,7 @@ import torch
 import drawahead as da
 from drawahead.schedules import spaced
 from studies.__main__ import main
-from studies.speed import cold, pipeline, timing
+from studies.speed import cold, memory, pipeline, policy, timing
 from studies.speed.fresh import Failed, started
 from studies.speed.page import bars
 from studies.speed.place import Place
@@ -90,9 +90,9 @@ def new() -> Any:
 
 def test_parts_that_are_not_there_are_not_on_the_page() -> None:
     page = STUDY.render(old())
-    assert not any(title in page for title in (*SECTIONS.values(), "## Every sampler", "have been rebuilt"))
+    assert not any(title in page for title in (*SECTIONS.values(), "## Every sampler", "before rounds were rebuilt"))
     full = STUDY.render(new())
-    assert all(title in full for title in (*SECTIONS.values(), "## Every sampler", "have been rebuilt"))
+    assert all(title in full for title in (*SECTIONS.values(), "## Every sampler", "before rounds were rebuilt"))
     for name, title in SECTIONS.items():
         data = new()
         del data[0][name]
@@ -113,6 +113,8 @@ def test_the_page_says_what_was_measured() -> None:
 
 def test_times_of_another_run_are_not_set_beside_these() -> None:
     data = new()
+    for name in ("fashion", "text"):
+        data[0][name]["eager"] = {"coupled": ROW}
     assert "without graphs: coupled" not in STUDY.render(data)
     data[0]["measured"]["eager"] = 1.0
     assert "without graphs: coupled" in STUDY.render(data)
@@ -193,6 +195,24 @@ def test_a_first_call_has_a_process_of_its_own() -> None:
         with pytest.raises(Failed, match=r"no_such_function with .* ended with status 1"):
             other.result(CPU)
     assert one.process.poll() == 0
+
+
+def test_memory_is_counted_by_samples_and_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "models", lambda place: [("image", lambda: memory.large(place))])
+    rows = memory.memory(CPU)
+    assert [(row["live"], row["window"]) for row in rows] == [(1, 0), (1, 8), (1, 64), (8, 0), (8, 8), (8, 64)]
+    data = new()
+    data[0]["memory"] = [row | {"bytes": 3 * 2**20} for row in rows]
+    assert "| image | 8 | 3 | 3 | 3 |" in STUDY.render(data).splitlines()
+
+
+def test_latencies_of_a_policy_are_on_the_page() -> None:
+    pytest.importorskip("diffusers")
+    row = policy.calls(CPU, policy.trained(CPU, 0.01), da.Coupled(window=99), compiled=False, most=2)
+    assert row["p99"] >= row["p50"] > 0 and row["calls"] == 2 and row["ratio"] > 0 and row["mean_rounds"] < 100
+    data = new()
+    data[0]["policy"] = {"drawahead": row | {"p50": 20.0, "p95": 22.0, "p99": 24.0, "mean_rounds": 9.0, "ratio": 1.05}}
+    assert "| drawahead | 2 | 20.0 | 22.0 | 24.0 | 9.0 | 1.05 |" in STUDY.render(data).splitlines()
 
 
 def test_the_gain_is_read_from_the_report() -> None:

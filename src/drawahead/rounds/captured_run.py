@@ -22,7 +22,7 @@ from drawahead.samplers.window import WindowSampler
 if TYPE_CHECKING:
     from drawahead.rounds.guard import Guard
 
-_TABLES = 16  # of numbers for each step of a window that a round holds
+TABLES = 16  # of numbers that a round holds for each step of a window, at most, beside the model's own
 ASYNCHRONOUS = {"cuda"}  # devices that work while Python does
 
 
@@ -117,7 +117,7 @@ class CapturedRun(Run):
         chain, wanted = self.call.chain, min(self.call.max_live, self.call.num_samples)
         asks = chain.device.type == "cuda" and wanted > 1  # which takes a while
         room = torch.cuda.mem_get_info(chain.device)[0] // 4 if asks else 2**31
-        return min(wanted, max(1, room // (chain.row_bytes * (self._shapes.widest + 1) * _TABLES)))
+        return min(wanted, max(1, room // (chain.row_bytes * (self._shapes.widest + 1) * TABLES)))
 
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
