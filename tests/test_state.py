@@ -166,7 +166,11 @@ NOT_VALID: list[tuple[Callable[..., Chain], str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "name", "value"), NOT_VALID, ids=str)
+@pytest.mark.parametrize(
+    ("make", "name", "value"),
+    NOT_VALID,
+    ids=lambda value: getattr(value, "__name__", None) or str(value),
+)
 def test_another_setting_is_checked_as_by_the_constructor(make: Callable[..., Chain], name: str, value: Any) -> None:
     with pytest.raises(InputError):
         make().replace(**{name: value})
