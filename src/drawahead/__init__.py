@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # what type checkers see, and `doors` reads: a name is import
     from drawahead.verification.findings import Verdict
     from drawahead.verification.verify import verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DDIM",

@@ -89,7 +89,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         DRAWN.report.to_html,
         {"path": None, "title": "", "samples": None, "film": None, "about": None, "note": ""},
     ),
-    "from_dict": (da.Report.from_dict, {"given": DRAWN.report.to_dict()}),
+    "from_dict": (da.Report.from_dict, {"plain": DRAWN.report.to_dict()}),
     "gallery": (show.gallery, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None}),
     "film": (show.film, {"target": TOKENS, "result": DRAWN, "samples": 2, "view": None, "sampler": None}),
     "page": (

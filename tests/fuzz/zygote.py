@@ -18,7 +18,12 @@ import sys
 import time
 from pathlib import Path
 
-LATER = ("drawahead.diffusers", "drawahead.executors.ray", "drawahead.laws.gaussian_cuda", "drawahead.randomness_cuda")
+LATER = (
+    "drawahead.diffusers",
+    "drawahead.executors.ray",
+    "drawahead.laws.gaussian_cuda",
+    "drawahead.randomness.philox_cuda",
+)
 STEP = 0.002
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -22,6 +22,7 @@ from drawahead.oracles.condition import Conditions, fingerprint
 from drawahead.report import History, Report
 from drawahead.rounds.run import TRACED, Result
 from drawahead.validate import short
+from drawahead.values import dataclass
 
 SHARDS = "shards"
 CONDITION = "condition.safetensors"

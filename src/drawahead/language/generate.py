@@ -21,7 +21,7 @@ from drawahead.oracles.condition import Conditions
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler
-from drawahead.samplers.coupled import Coupled
+from drawahead.samplers.coupled import Auto, Coupled
 from drawahead.samplers.record import as_sampler
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def generate(
         first_guess=guess,
     )
     how = Coupled(window=WINDOW) if sampler is None else as_sampler(sampler)
+    if isinstance(how, Auto):
+        raise InputError("generate keeps one cache, which Auto's trials would fill: give da.Coupled(window=32) instead")
     seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
     try:
         result = sample(chain, rows, sampler=how, seed=seed, max_live=rows, executor=Local(max_batch_size=rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from torch import Tensor
@@ -29,19 +30,24 @@ def facts(name: str) -> dict[str, str]:
             return dict(file.metadata() or {})
 
 
+def place(name: str) -> Traversable:
+    """Where the weights are."""
+    return files("drawahead_models") / f"{name}.safetensors"
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[Path]:
     try:
         import safetensors  # noqa: F401
 
-        place = files("drawahead_models") / f"{name}.safetensors"
+        where = place(name)
     except ImportError as error:
         package = "safetensors" if error.name == "safetensors" else "drawahead-models"
         raise InputError(f"the shipped networks need {package}: pip install 'drawahead[models]'") from None
-    if not place.is_file():
+    if not where.is_file():
         raise InputError(
             f"this version of drawahead-models has no {name}.safetensors: pip install --upgrade drawahead-models, or "
             f"train the network with training/{name}.py"
         )
-    with as_file(place) as path:
+    with as_file(where) as path:
         yield path

@@ -48,15 +48,14 @@ class Guard:
     def go_on(self, seconds: float = math.inf) -> None:
         """Walk on, for so long at most."""
         until = time.perf_counter() + seconds
-        for value, name in () if self.done else self._entering:
+        for value, name in self._entering:
             self.marks.append(name)
             with contextlib.suppress(Exception):  # of what cannot be read, the canary sees a change
                 self._enter(value, type(value))
             if time.perf_counter() > until:
                 return
-        if not self.done:
-            self.done = True
-            del self._numbers, self._met, self._entering
+        self.done, self._entering = True, iter(())
+        self._numbers, self._met = {}, []
 
     @property
     def in_place(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -24,6 +24,7 @@ from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
 from drawahead.show.progress import clock
 from drawahead.validate import as_device
+from drawahead.values import dataclass
 
 
 @final
