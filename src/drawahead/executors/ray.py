@@ -23,21 +23,21 @@ from drawahead.validate import whole
 class Ray:
     """A pool of Ray actors, each with a replica of the model; a round is cut into shards over them.
 
-    The driver needs no model and no GPU: draw from `chain`, which knows sizes and nothing else. What is sent is plain
-    arrays, never weights. A worker that dies is replaced and its shard sent again, a slow one's shard is also sent to
-    an idle one: the samples do not change.
+    The driver needs no model and no GPU: sample its `chain`, which holds only sizes. Plain arrays are sent, never
+    weights. A worker that dies is replaced and its shard sent again, a slow one's shard is also sent to an idle one:
+    the samples do not change.
 
     make: builds the model in a worker: a function without arguments that returns an oracle, a denoising target or a
         chain. It is pickled, once; what it needs must be importable in the workers.
     workers: how many. cpus, gpus, resources: what Ray sets aside for each.
     address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
         machine, which ends with this object.
-    max_batch_size, min_batch_size: the most and the fewest items of a shard. With shards smaller than a worker's share
-        idle workers take more of them, which evens out workers of unequal speed.
+    max_batch_size, min_batch_size: the most and the fewest items in a shard. Shards smaller than a worker's share even
+        out workers of unequal speed: fast ones take more of them.
     retries: how many workers may die over a shard, one after another, before the round is given up. An error that the
         oracle raises is never retried.
     hedge: a shard that takes so many times longer than the others of its round is sent to an idle worker too.
-    timeout: seconds after which a busy worker is taken for hung, and replaced; None: never.
+    timeout: seconds after which a busy worker is considered hung and is replaced; None: never.
     start_timeout: seconds that workers may take until they have built the model.
     """
 
@@ -77,7 +77,7 @@ class Ray:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong on the way and was dealt with."""
+        """Problems that occurred and were handled, in words."""
         return self._pool.notes
 
     @property

@@ -33,20 +33,20 @@ _WHERE = (
 
 @final
 @dataclass(frozen=True)
-class Calls:
-    """Calls of one runner, with equal seeds."""
+class RunnerCalls:
+    """RunnerCalls of one runner, with equal seeds."""
 
     reports: tuple[Report, ...]
     equal: bool
     """Whether the second call drew the samples of the first."""
 
 
-def calls(seed: int) -> Calls:
+def calls(seed: int) -> RunnerCalls:
     """Three calls: one, the same again, and one for another number of samples."""
     with Runner(TokenChain(MarkovChain(STEPS, STICKY))) as runner:
         results = [runner.sample(num_samples, seed=seed) for num_samples in CALLS]
     equal = torch.equal(results[0].samples, results[1].samples)
-    return Calls(tuple(result.report for result in results), equal)
+    return RunnerCalls(tuple(result.report for result in results), equal)
 
 
 def runner_section(seed: int) -> str:
