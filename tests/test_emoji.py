@@ -167,7 +167,7 @@ def test_more_samples_than_prompts_are_refused() -> None:
 
 def test_without_weights_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "place", lambda name: tmp_path / name)
-    with pytest.raises(InputError, match=r"weights of emoji are not in this copy .* training/emoji\.py"):
+    with pytest.raises(InputError, match=r"has no emoji\.safetensors: pip install .* training/emoji\.py"):
         emoji("red apple")
 
 

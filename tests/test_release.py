@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import drawahead
+from drawahead.cli.app import run
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -100,6 +101,53 @@ def test_weights_are_in_a_package_of_their_own() -> None:
     models = tomllib.loads((ROOT / "models/pyproject.toml").read_text())["project"]
     (wanted,) = (line for line in PROJECT["project"]["optional-dependencies"]["models"] if "models" in line)
     assert wanted == f"{models['name']}>=1,<2" and models["version"].startswith("1.")
+
+
+def test_the_package_index_is_told_what_is_tried() -> None:
+    """Classifiers name the Pythons of `make release-check`, the licence is an expression, and no link is made up."""
+    models = tomllib.loads((ROOT / "models/pyproject.toml").read_text())["project"]
+    for project in (PROJECT["project"], models):
+        kinds = project["classifiers"]
+        assert kinds == sorted(set(kinds), key=kinds.index) and not any("License ::" in kind for kind in kinds)
+        assert project["requires-python"] == ">=3.11" and project["license"] and project["description"]
+        assert 3 < len(project["keywords"]) == len(set(project["keywords"]))
+        assert "urls" not in project  # there is no public address yet
+    pythons = [kind.rpartition(" :: ")[2] for kind in PROJECT["project"]["classifiers"] if ":: 3." in kind]
+    assert pythons == list(tool("release_check").VERSIONS)
+    assert {"diffusion", "speculative sampling"} <= set(PROJECT["project"]["keywords"])
+
+
+def test_the_conda_recipe_agrees_with_the_packages() -> None:
+    yaml = pytest.importorskip("yaml")  # comes with transformers
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    models = tomllib.loads((ROOT / "models/pyproject.toml").read_text())
+    context = recipe["context"]
+    assert (context["version"], context["models_version"]) == (drawahead.__version__, models["project"]["version"])
+    optional = PROJECT["project"]["optional-dependencies"]
+    bundled = [line for line in (*optional["cli"], *optional["models"]) if "[" not in line]
+    lines = [*PROJECT["project"]["dependencies"], *bundled]
+    wanted = {"drawahead": lines, "drawahead-models": []}
+    for output, project in zip(recipe["outputs"], (models, PROJECT), strict=True):
+        name, needs = project["project"]["name"], output["requirements"]
+        assert output["package"]["name"] == name and output["build"]["noarch"] == "python"
+        python, *others = (line.replace("${{ python_min }}", context["python_min"]) for line in needs["run"])
+        assert python.replace("python ", "") == project["project"]["requires-python"]
+        assert [line.replace(" ", "").replace("pytorch", "torch") for line in others] == wanted[name]
+        assert "".join(needs["host"][-1].split()) == project["build-system"]["requires"][0]
+        about = output["about"]
+        assert (about["summary"], about["license"]) == tuple(
+            project["project"][key] for key in ("description", "license")
+        )
+    (point,) = recipe["outputs"][1]["build"]["python"]["entry_points"]
+    assert point == "drawahead = " + PROJECT["project"]["scripts"]["drawahead"]
+
+
+def test_what_the_conda_recipe_runs_works(capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    scripts = [test["script"] for test in recipe["outputs"][1]["tests"] if "script" in test]
+    for line in scripts[0]:
+        assert run(line.split()[1:]) == 0 and capsys.readouterr().out
 
 
 def test_everything_is_tried_and_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,11 +23,11 @@ class FrozenError(InputError, FrozenInstanceError):
 
 
 class AnswerError(DrawaheadError, ValueError):
-    """An oracle answered with something that is not a law (NaN, unnormalised, wrong shape)."""
+    """A model returned something that is not a distribution (NaN, not normalised, wrong shape)."""
 
 
 class SamplingError(DrawaheadError, RuntimeError):
-    """Sampling stopped early. `result` holds every sample that was finished before; `__cause__` says why."""
+    """Sampling stopped early. `result` holds every finished sample; `__cause__` says why it stopped."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class SamplingError(DrawaheadError, RuntimeError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while samples were drawn. `result` holds every sample that was finished before."""
+    """Ctrl-C during sampling. `result` holds every finished sample."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -43,7 +43,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class JobError(DrawaheadError, RuntimeError):
-    """A job stopped early. What is finished is in `folder`, and resuming goes on from there; `__cause__` says why."""
+    """A job stopped early. Finished shards are in `folder`, and the job can be resumed; `__cause__` says why it
+    stopped.
+    """
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)

@@ -58,7 +58,7 @@ def _accepted(drawn: object) -> bool:
 
 
 class Rejection(NamedTuple):
-    """Values with the target's law, and how many draws beyond the first each one took."""
+    """Values from the target, and how many draws beyond the first each one took."""
 
     values: Tensor
     tries: Tensor
@@ -96,8 +96,9 @@ def speculative_rejection(target: L, draft: L, *, seed: int = 0) -> Rejection:
     """Draw x ~ nu and accept it with probability min(1, mu(x) / nu(x)); if it is rejected, draw y ~ mu until one is
     accepted with probability max(0, 1 - nu(y) / mu(y)). No bound on mu / nu is needed.
 
-    x is rejected with probability TV(mu, nu), and then 1 / TV draws of y are needed on average: two in all, but with
-    a heavy tail. It pays where x is cheap, y is dear and the two laws are close: that is what the samplers arrange.
+    x is rejected with probability TV(mu, nu), and then 1 / TV draws of y are needed on average: two in all, but with a
+    heavy tail. It pays where x is cheap, y is expensive and the two distributions are close, which is how the samplers
+    use it.
     """
     stream, step = _addresses(target, draft, seed)
     values = draft.draw(draft.noise(stream, Purpose.VALUE, step))

@@ -111,16 +111,16 @@ class Report:
     rounds: int
     """Barriers: batches of oracle queries, each of which waited for the one before."""
     passes: int
-    """Sequences or states that the model worked on: fewer than queries where one pass answers a whole path, and twice
+    """Sequences or states that the model processed: fewer than queries where one pass answers a whole path, and twice
     as many with guidance."""
     probes: int
     """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
     rereads: int
-    """Sequences handed to an exact oracle again, to read more of an answer it had given; a network is never."""
+    """Sequences sent to an exact oracle again to read more rows of an earlier answer; never to a network."""
     drafted: int
     """Steps drawn from a draft law."""
     accepted: int
-    """Steps of those that were kept."""
+    """Drafted steps that were accepted."""
     candidates: int
     """Second and later tries at a rejected segment; only `Recursive` makes them."""
     seconds: float
@@ -145,7 +145,7 @@ class Report:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Steps of those that each round accepted: `accepted`, round by round."""
+        """Drafted steps that each round accepted: `accepted`, round by round."""
         return self.history.kept
 
     @property
@@ -160,7 +160,7 @@ class Report:
 
     @property
     def queries(self) -> int:
-        """Conditionings asked about, over all samples."""
+        """Queries of all samples: contexts that the model answered."""
         return self.history.queries
 
     @property
@@ -178,7 +178,7 @@ class Report:
         return self.queries / self.num_samples if self.num_samples else float("nan")
 
     def totals(self) -> dict[str, Any]:
-        """What `to_dict` gives, but for what is counted round by round and sample by sample."""
+        """`to_dict` without the counts for each round and each sample."""
         out = {name: getattr(self, name) for name in _KINDS}
         out["queries"] = self.queries
         out["acceptance"] = self.acceptance if self.drafted else None
@@ -193,7 +193,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Report:
-        """The report that `to_dict` wrote; anything else is refused."""
+        """The report that `to_dict` wrote; anything else raises an InputError."""
         if not isinstance(plain, Mapping):
             raise InputError(f"a report must be a mapping, not {short(plain)}")
         values = {name: _checked(name, plain.get(name), kind) for name, kind in _KINDS.items()}
@@ -222,9 +222,12 @@ class Report:
     ) -> str:
         """This report as one HTML page that needs nothing else; written to `path` if one is given.
 
-        samples: what to show of them, as `drawahead.show.gallery` makes it, or images, numbers (number, ...) or texts.
-        film: how some came about, as `drawahead.show.film` makes it. about: more lines for the configuration. note:
-        what readers should be warned of. `drawahead.show.page` does all of it for a result.
+        samples: a gallery made by `drawahead.show.gallery`, or images, vectors (number, ...) or texts.
+        film: an animation made by `drawahead.show.film`.
+        about: more lines for the configuration.
+        note: a warning for readers.
+
+        `drawahead.show.page` does all of this for a result.
         """
         from drawahead.show import document  # what people look at comes last
 

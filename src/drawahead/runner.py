@@ -52,7 +52,7 @@ class Runner:
 
     Calls from several threads wait for each other. Two runners share nothing. Weights may change in place between
     calls; other changes of the model are noticed before captured rounds are used again (see docs/design.md, "What a
-    runner holds"), and `recapture()` is for those who know better.
+    runner holds"). `recapture()` forces a new capture.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Runner:
         graphs: bool | None = None,
         max_batch_size: int | None = None,
     ) -> Runner:
-        """This runner with other settings. Both hold the same: what one captured serves the other, closing one closes
-        both, and their calls wait for each other.
+        """This runner with other settings. Both share what they hold: each uses the rounds that the other captured,
+        closing one closes both, and their calls wait for each other.
 
         chain: this runner's chain with other values for its samples (start, known entries, evidence, condition), as its
             `replace` returns it. With tensors of the same shapes nothing is captured again.
@@ -174,14 +174,14 @@ class Runner:
         return result
 
     def settle(self, num_samples: int = 1, *, seed: int | None = None, max_live: int = 1024) -> Call:
-        """A call for so many samples as it would be drawn: its `sampler`, chosen if need be, with the `choice` in words
-        and the `probes` that it took."""
+        """Prepare a call for so many samples without drawing: its `sampler`, chosen if need be, the `choice` in words,
+        and the `probes` spent on it."""
         call = self._call(num_samples, 0, seed, None, max_live)
         with self._held.lock, torch.no_grad():
             return settled(call, self._held)
 
     def warm_up(self, num_samples: int = 1) -> None:
-        """Capture all rounds that calls for so many samples may need; nothing where they are not captured."""
+        """Capture all rounds that calls for so many samples may need; does nothing where rounds are not captured."""
         call = self.settle(num_samples, max_live=num_samples)
         if call.captured and isinstance(call.sampler, WindowSampler):
             run = captured_run(call, self._held)
@@ -189,12 +189,12 @@ class Runner:
                 run.prepare(every=True)
 
     def recapture(self) -> None:
-        """Drop captured rounds, so that the next call captures the model as it is then."""
+        """Drop captured rounds, so that the next call captures the model again."""
         with self._held.lock:
             self._held.clear()
 
     def close(self) -> None:
-        """Give back all that is held: captured rounds and their memory, and the executor's workers."""
+        """Release everything the runner holds: captured rounds, their memory, and the executor's workers."""
         self._held.closed = True
         self.recapture()
         closing_too = getattr(self._executor, "close", None)

@@ -34,23 +34,22 @@ def sample(
 ) -> Result:
     """Draw `num_samples` samples with the law of `target`.
 
-    What makes later calls faster (captured rounds, the choice of a sampler) is held for as long as the target lives, so
-    keep the chain, or a `Runner`, for calls that follow each other.
+    Captured rounds and the choice of a sampler, which make later calls faster, are held as long as the target exists:
+    keep the chain, or a `Runner`, between calls.
 
     target: a chain; or an oracle, drawn in a uniformly random order for each sample; or a denoising target.
-    first: the number of the first one; with a named sampler, sample i of a seed is the same whichever others are drawn.
-    sampler: how, as an object or by its name, such as "coupled"; `Auto()` by default, which measures and chooses.
-        Exact samplers all give the same law.
-    seed, generator: where the randomness comes from; with a named sampler, sample i of a seed is the same however many
-        are asked for.
-    max_batch_size: the most sequences the oracle is given at a time. Large rounds are split; their number stays.
+    first: the number of the first sample; with a named sampler, sample i of a seed does not depend on the others.
+    sampler: a sampler or its name, such as "coupled"; `Auto()` by default, which measures and chooses. All exact
+        samplers give the same distribution.
+    seed, generator: the source of randomness; with a named sampler, sample i of a seed does not depend on num_samples.
+    max_batch_size: the largest batch for the model. Large rounds are split; their number does not change.
     max_live: the most samples under way at a time; waiting ones start as others finish.
-    graphs: whether rounds are captured: of a few fixed shapes each, so that a GPU replays each one as a CUDA graph.
-        None: on a GPU, if the sampler draws in windows and the model can be captured.
+    graphs: whether to capture rounds, in a few fixed shapes that a GPU replays as CUDA graphs. None: on a GPU, if the
+        sampler draws in windows and the model can be captured.
     on_round: called after every round with the report so far.
-    stop: looked at after every round; once it is set, what is finished is returned, and `complete` is False. Samples
-        that finish early are not typical: they are not samples of the distribution.
-    hurry: looked at after every round; once it is set, drafts are taken as they are, so that all samples end within a
+    stop: checked after every round; once it is set, finished samples are returned, and `complete` is False. Those that
+        finish early are not typical: they are not samples of the distribution.
+    hurry: checked after every round; once it is set, drafts are accepted unverified, so that all samples end within a
         few rounds. Then `report.exact` is False. Needs a sampler that drafts windows, such as `Coupled()`.
     progress: whether a line on stderr shows how far it is. Only a terminal or a notebook gets one.
 
@@ -80,7 +79,7 @@ def tune(
     executor: Executor | None = None,
     graphs: bool | None = None,
 ) -> Sampler:
-    """The sampler that `sample` would choose for so many samples: a value, to be named in later calls.
+    """The sampler that `sample` would choose for so many samples, to be named in later calls.
 
     It is chosen from timings and from pilot samples on noise of their own, never from samples. With a named sampler
     every sample is a function of the seed and its number alone. The arguments are those of `sample`.

@@ -50,6 +50,7 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "compare": (("pairs", "--size", "4", "--num", "2"),),
     "verify": (("model.py:model", "--num", "50"),),
     "time": (("model.py:model",), ("model.py:asks", "--steps", "3", "--rounds", "2")),
+    "doctor": (("model.py:model",),),
     "targets": ((),),
     "samplers": ((),),
     "models": ((),),

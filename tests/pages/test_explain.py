@@ -13,11 +13,12 @@ import torch
 import drawahead as da
 from drawahead import teaching
 from drawahead.cli.app import run
-from drawahead.teaching.explain import SEED
-from drawahead.teaching.walks import _MADE, LENGTH, LETTERS, NAMES, Walk, walk
+from drawahead.teaching.explain import SEED, TOPICS
+from drawahead.teaching.runners import CALLS, calls
+from drawahead.teaching.walks import _MADE, LENGTH, LETTERS, NAMES, STICKY, Walk, walk
 from drawahead.teaching.windows import block_walk
 
-WINDOWS = ("sequential", "stepwise", "block", "coupled", "picard")
+WINDOWS = ("sequential", "stepwise", "block", "coupled", "picard", "left-to-right")
 SEEDS = (SEED, 1, 7)
 
 
@@ -44,8 +45,25 @@ def test_rounds_lead_to_the_sample(name: str, seed: int) -> None:
     assert sum(judged.width for judged in found.rounds) == found.report.drafted
     laws = [judged.law("target", 0) for judged in found.rounds]
     assert all(math.isclose(sum(law), 1) for law in laws)
-    first = found.chain.oracle.rows(torch.full((1, LENGTH), da.HIDDEN))[0, int(found.order[0])].exp()
-    assert laws[0] == pytest.approx(first.tolist())
+    if name == "left-to-right":
+        assert found.order.tolist() == list(range(LENGTH)) and laws[0] == pytest.approx([0.7, 0.2, 0.1])
+    else:
+        first = found.chain.oracle.rows(torch.full((1, LENGTH), da.HIDDEN))[0, int(found.order[0])].exp()
+        assert laws[0] == pytest.approx(first.tolist())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_left_to_right_drafts_are_answers_about_earlier_steps(seed: int) -> None:
+    """The target of a step is the row of the letter before it, and the first draft of each step is the last answer."""
+    found = walk("left-to-right", seed)
+    assert found.report.passes == found.report.rounds < LENGTH
+    letters = [0, *found.sample.tolist()]
+    for judged in found.rounds:
+        for i in range(judged.kept + 1):
+            if judged.start + i < LENGTH:
+                assert judged.law("target", i) == pytest.approx(STICKY[letters[judged.start + i]])
+    second = found.rounds[1]
+    assert all(second.law("draft", i) == pytest.approx(STICKY[0]) for i in range(second.width))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -63,7 +81,7 @@ def test_the_rules_that_the_page_states_lead_to_what_was_kept(seed: int) -> None
         _, chances = block_walk(judged)
         passing = [i for i in range(1, judged.width + 1) if float(judged.window.uniform[0, i - 1]) <= chances[i]]
         assert max(passing, default=0) == judged.kept
-    for judged in walk("coupled", seed).rounds:
+    for judged in (*walk("coupled", seed).rounds, *walk("left-to-right", seed).rounds):
         agree = [int(judged.window.guess[0, i]) == int(judged.values[i]) for i in range(judged.width)]
         assert judged.kept == (agree.index(False) if False in agree else judged.width)
 
@@ -120,10 +138,29 @@ def test_the_page(tmp_path: Path) -> None:
         assert f'="u =">{segment.uniform:.3f}</td>' in section(page, "recursive")
     settled = walk("separated", SEED).settled
     assert settled is not None and section(page, "separated").count("<figure") == len(settled.unique())
-    assert all(f'href="#{name}"' in page for name in NAMES)
+    assert all(f'href="#{name}"' in page and f'<section id="{name}">' in page for name in TOPICS)
     other = teaching.explain(["stepwise"], seed=1)
     assert 'id="stepwise"' in other and 'id="block"' not in other and "seed=1" in other
     shown_numbers(other, walk("stepwise", 1))
+
+
+def test_a_second_call_of_a_runner_chooses_nothing() -> None:
+    made = calls(SEED)
+    first, second, third = made.reports
+    assert made.equal and [report.num_samples for report in made.reports] == list(CALLS)
+    assert first.probes > 0 == second.probes and third.probes > 0
+    assert (first.sampler, first.rounds, first.queries) == (second.sampler, second.rounds, second.queries)
+
+
+def test_the_section_about_runners() -> None:
+    page = teaching.explain(["Runner"])
+    text = section(page, "runner")
+    assert "<title>Drawing ahead: runner</title>" in page and text.count("<tr>") == 1 + len(CALLS)
+    assert "The second call drew the same samples" in text and "<td>none</td>" in text
+    assert "on the CPU, where no rounds are captured" in text
+    assert not da.Runner(walk("coupled", SEED).chain).settle(CALLS[0]).captured
+    assert "64 letters" in page and "domino" not in page
+    assert "from left to right" in teaching.explain(["left_to_right"])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +170,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert run(["explain", "Coupled", "--out", "a.html", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": "a.html", "samplers": ["coupled"], "seed": SEED}
     for words, told in (
-        (["nothing"], "no sampler 'nothing'; the samplers are sequential"),
-        (["blok"], "no sampler 'blok'; did you mean 'block'?"),
+        (["nothing"], "no topic 'nothing'; the topics are sequential"),
+        (["blok"], "no topic 'blok'; did you mean 'block'?"),
         (["block", "--out", "a.pdf"], "must end in .html"),
         (["block", "--out", "no/a.html"], "there is no folder no"),
     ):

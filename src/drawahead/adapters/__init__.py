@@ -1,4 +1,4 @@
-"""Models people run, as oracles and denoisers: the doors into their houses, opened when a name is used."""
+"""Adapters: models of other libraries as chains to sample from. Each is imported when its name is first used."""
 
 from typing import TYPE_CHECKING
 

@@ -27,16 +27,17 @@ class CausalChain(TokenChain):
     """Draws sequences of up to `max_length` tokens from a left-to-right model.
 
     `model` is a callable `tokens (b, n) -> log-probabilities (b, n, q)` of the next token after each of them; or a
-    `CausalOracle`, which may have a cache. `prompt` is what comes first: tokens (m,), or a row for each sample, or a
-    list of tokens for each, of different lengths. It has at least one token, such as one that means "beginning".
+    `CausalOracle`, which may have a cache. `prompt` holds the tokens before the sample: (m,) for all samples, or a row
+    for each sample, or a list of token lists of different lengths. It has at least one token, such as one that means
+    "beginning".
 
-    `end` is a token, or several, that end a sample once they are drawn; or a rule `(tokens (b, max_length), lengths
-    (b,)) -> (b,) bool` on tokens that are drawn for good, with -1 behind them. Samples are (num_samples, max_length),
-    with -1 behind their end; `lengths` counts their tokens, the end token among them.
+    `end` is a token, or several, that end a sample; or a rule `(tokens (b, max_length), lengths (b,)) -> (b,) bool` on
+    committed tokens, with -1 after them. Samples are (num_samples, max_length), with -1 after their end; `lengths`
+    counts their tokens, including the end token.
 
-    `first_guess` is what steps are guessed from that no answer is about yet: `LastAnswer()`, `Above(stride)`,
-    `Uniform()`, `Ngram(k)`, or a function `(tokens (c, L), ahead (c,)) -> log-probabilities (c, q)` of the prompt and
-    what is drawn or guessed so far, with -1 behind it. It changes how many rounds are taken, and no sample.
+    `first_guess` says how to guess a step that no answer is about yet: `LastAnswer()`, `Above(stride)`, `Uniform()`,
+    `Ngram(k)`, or a function `(tokens (c, L), ahead (c,)) -> log-probabilities (c, q)` of the prompt and the tokens
+    drawn or guessed so far, with -1 after them. It changes the number of rounds, never a sample.
 
     `condition`, `numbers` and `law_dtype` are those of `TokenChain`; the model is called with the rows of a condition.
     """
@@ -94,7 +95,7 @@ class CausalChain(TokenChain):
         return self.ends is not None
 
     def replace(self, **changes: Any) -> CausalChain:
-        """The same chain, but for these arguments; a condition may bring a `prompt` of its own."""
+        """The same chain with other arguments; a condition may include a `prompt`."""
         condition = changes.get("condition", self.condition)
         condition = dict(checked(condition, self.device)) if condition is not None else {}
         prompt = condition.pop("prompt", None)

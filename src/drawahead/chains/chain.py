@@ -23,7 +23,7 @@ class Worked:
 
 
 class Chain(abc.ABC):
-    """Something drawn step by step, each step from a one-step law given the steps before."""
+    """How a sample is drawn step by step: each step from a distribution that depends on the steps before it."""
 
     settings: ClassVar[tuple[str, ...]] = ()
     """Arguments of the constructor that `replace` can give anew, each the attribute of that name as well."""
@@ -55,7 +55,7 @@ class Chain(abc.ABC):
         return f"vectors of shape {tuple(getattr(self, 'shape', ()))}"
 
     def replace(self, **changes: Any) -> Self:
-        """The same chain, but for these arguments of the constructor."""
+        """The same chain with other arguments of the constructor."""
         if not self.settings:
             raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
         stored = {"start": "start_state"}  # `start` is what makes paths
@@ -65,7 +65,7 @@ class Chain(abc.ABC):
     def compiled(self) -> Self:
         """The same chain, with its model through `torch.compile`: quicker once it is compiled, equal up to rounding.
 
-        Keep the chain: what was compiled goes with it.
+        Keep the chain: the compiled code is released with it.
         """
         raise InputError(f"the model of a {type(self).__name__} cannot be compiled: leave .compiled() out")
 
@@ -81,7 +81,7 @@ class Chain(abc.ABC):
 
     @property
     def model(self) -> Any:
-        """What its paths ask: a token oracle, or the chain itself where it knows more than its model does."""
+        """What answers its queries: a token oracle, or the chain itself."""
         return self
 
     @property
@@ -91,17 +91,17 @@ class Chain(abc.ABC):
 
     @property
     def one_pass(self) -> bool:
-        """Whether asking about a whole path costs no more than asking about one step of it."""
+        """Whether a query about a whole path costs no more than one about a single step."""
         return False
 
     @property
     def passes(self) -> int:
-        """How many states the model works on to answer one question."""
+        """How many states the model processes for one query."""
         return 1
 
     @property
     def ends_early(self) -> bool:
-        """Whether what is drawn decides how many steps a sample has."""
+        """Whether the number of steps depends on the sample."""
         return False
 
     foresees: ClassVar[bool] = True
@@ -111,16 +111,16 @@ class Chain(abc.ABC):
 
     @property
     def answers_paths(self) -> bool:
-        """Whether a path is one item to the model, however many of its steps are asked about."""
+        """Whether a path counts as one item of a batch, however many of its steps are queried."""
         return False
 
     @property
     def replica(self) -> Any:
-        """What its queries carry as their oracle, where other processes or devices may answer them."""
+        """The oracle in its queries, where other processes or devices may answer them."""
         raise InputError(f"a {type(self).__name__} cannot be shared between replicas: draw with Local()")
 
     def without_model(self) -> Self:
-        """The same chain on the CPU, without its model: what a driver draws from whose workers hold the model."""
+        """The same chain on the CPU, without its model, for a driver process whose workers hold the model."""
         raise InputError(f"a {type(self).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
 
     @property
@@ -137,13 +137,13 @@ class Chain(abc.ABC):
         return vars(self)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides its samples beside the model, the condition and the noise, by name: plain values and tables as
-        they were given, and plans, whose numbers are worked out. A job does not go on with others."""
+        """All settings that samples depend on besides the model, the condition and the noise, by name: arguments as
+        plain values and tables, and the coefficients of plans. A job is resumed only if they are equal."""
         return {}
 
     @abc.abstractmethod
     def check(self, num_samples: int) -> None:
-        """Refuse, before anything is drawn, a number of samples this chain cannot give."""
+        """Raise an error, before anything is drawn, if the chain cannot give so many samples."""
 
     @abc.abstractmethod
     def empty(self, num_samples: int) -> Tensor:

@@ -24,26 +24,27 @@ from drawahead.validate import as_shape, instance, short
 class GaussianChain(AffineChain):
     """Draws vectors by the steps of a schedule.
 
-    `denoiser` is a callable `(x, k) -> prediction` (see `denoisers`) with `shape` given, or a `DenoisingTarget`.
-    `start` fixes the first state, (*shape) or one for each sample. `known` holds values for some entries of the
-    output and NaN elsewhere, (*shape) or one for each sample: after every step the known entries are overwritten by
-    a noised copy of them, or with `clean` by the values themselves. Both are usual inpainting heuristics, drawn
-    exactly; neither is the conditional law. `around` is the mean of the first state where that is not zero, (*shape)
-    or one for each sample.
+    `denoiser` is a callable `(x, k) -> prediction` (see `denoisers`), which needs `shape`, or a `DenoisingTarget`.
+    `start` fixes the first state, (*shape) or one for each sample. `known` holds values for some entries of the output
+    and NaN elsewhere, (*shape) or one for each sample: after every step those entries are overwritten by a noised copy
+    of the values, or with `clean` by the values themselves. Both are common inpainting heuristics, which are sampled
+    exactly; neither gives the conditional distribution. `around` is the mean of the first state where that is not zero,
+    (*shape) or one for each sample.
 
-    `record` lists numbers of steps after which to keep the state: samples then have shape
-    (num_samples, len(record) + 1, *shape), raw states first and the output last. `dtype` is what the denoiser is
-    given and what samples come back as; `law_dtype` what laws are worked out in: float64, or float32 on devices that
-    have no other (or where it is asked for, see docs/exact.md).
+    `record` lists numbers of steps after which to keep the state: samples then have shape (num_samples, len(record) +
+    1, *shape), raw states first and the output last. `dtype` is the dtype of the denoiser's inputs and of samples;
+    `law_dtype` that of all computations of distributions: float64, or float32 on devices without float64 (or if you set
+    it, see docs/exact.md).
 
-    `condition` tells the denoiser more about each sample: a tensor, or a dictionary of tensors, with a row for each
-    sample or one for all. It is called as `denoiser(x, k, **rows)`, with the rows that belong to its states.
+    `condition` holds further inputs of the denoiser, such as labels: a tensor, or a dictionary of tensors, with a row
+    for each sample or one for all. The denoiser is called as `denoiser(x, k, **rows)`, with the rows that belong to its
+    states.
 
     `project` holds states in a subspace: a function `(m, *shape) -> (m, *shape)` that projects states onto it. The
     first state, predictions and noise are all projected.
 
-    Where the schedule has a learned variance, the denoiser answers twice the channels, (m, 2 * shape[0], ...):
-    predictions first, and then what the schedule reads standard deviations from.
+    If the schedule has a learned variance, the denoiser returns twice the channels, (m, 2 * shape[0], ...): predictions
+    first, then the values from which the schedule computes standard deviations.
     """
 
     noun: ClassVar[str] = "denoiser"

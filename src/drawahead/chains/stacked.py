@@ -157,10 +157,10 @@ class StackedChain(AffineChain):
 
     `oracle` is a callable `(lanes (m, c, *shape), step (m,)) -> answer (m, *shape)`; one call mixes steps freely.
     `start` fixes the first state, (c, *shape) or one for each sample, instead of the plan's `start`; a refresh before
-    the first step still happens. `record` lists numbers of steps after which to keep the lanes, as the next step meets
-    them: samples then have shape (num_samples, len(record) + 1, ...), the output last, and the plan's `final` makes
-    every entry from its lanes. `dtype` is what the oracle is given and what samples come back as; laws are always
-    worked out in float64.
+    the first step still happens. `record` lists numbers of steps after which to keep the lanes, as the input of the
+    next step: samples then have shape (num_samples, len(record) + 1, ...), the output last, and the plan's `final` is
+    applied to every entry. `dtype` is the dtype of the oracle's inputs and of samples; distributions are always
+    computed in float64.
     """
 
     noun: ClassVar[str] = "oracle"

@@ -26,25 +26,25 @@ _GOLDEN = 0.6180339887498949
 class TokenChain(Chain):
     """Draws sequences of [q]^n from an any-order oracle.
 
-    `oracle` is a `TokenOracle`, or a callable `tokens (m, n) -> log-probability rows (m, n, q)` with `length` and
-    `vocab_size` given. `order` is None (a uniformly random order for each sample, which is what makes speculation
-    work), or "spread" (see below), or a permutation (n,), or one for each sample (num_samples, n). `evidence` is a
-    sequence (n,), or one for each sample, in which known positions hold their token and all others `HIDDEN`: known
-    positions are never drawn.
+    `oracle` is a `TokenOracle`, or a callable `tokens (m, n) -> log-probability rows (m, n, q)`, which needs `length`
+    and `vocab_size`. `order` is None (a uniformly random order for each sample, which is what makes speculation work),
+    or "spread" (see below), or a permutation (n,), or one for each sample (num_samples, n). `evidence` is a sequence
+    (n,), or one for each sample, with a token at each fixed position and `HIDDEN` elsewhere: only hidden positions are
+    drawn.
 
-    In the order "spread" the positions drawn so far are always spread evenly over the sequence: it follows multiples
-    of the golden ratio from a random start. Where neighbours depend on each other most, as in text, it takes fewer
-    rounds than a uniformly random order, for which alone there are theorems.
+    In the order "spread" the positions drawn so far are always spread evenly over the sequence: it follows multiples of
+    the golden ratio from a random start. Where neighbours depend on each other most, as in text, it takes fewer rounds
+    than a uniformly random order, the only one with a theorem.
 
-    `condition` tells the oracle more about each sample: a tensor, or a dictionary of tensors, with a row for each
-    sample or one for all. A callable is called as `oracle(tokens, **rows)`, with the rows that belong to its
+    `condition` holds further inputs of the model, such as labels: a tensor, or a dictionary of tensors, with a row for
+    each sample or one for all. A callable is called as `oracle(tokens, **rows)`, with the rows that belong to its
     sequences; a `TokenOracle` needs a method `conditioned`.
 
-    `numbers` are those by which each sample's noise is found (num_samples,), if not its own: so that a sample does not
-    depend on which others a chain holds.
+    `numbers` (num_samples,) replace the samples' own numbers as addresses of their noise, so that a sample does not
+    depend on the other samples of the chain.
 
-    `law_dtype` is what laws are worked out in and noise is drawn in: float64, or float32 on devices that have no other
-    (or where it is asked for, see docs/exact.md).
+    `law_dtype` is the dtype of distributions and noise: float64, or float32 on devices without float64 (or if you set
+    it, see docs/exact.md).
     """
 
     reads_rows = True

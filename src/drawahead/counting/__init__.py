@@ -1,4 +1,4 @@
-"""Laws whose probabilities are counted: subsets, spanning trees, matchings and tilings, and how they look."""
+"""Distributions with exact counting: subsets, spanning trees, matchings and tilings, and their pictures."""
 
 from typing import TYPE_CHECKING
 

@@ -49,25 +49,26 @@ def from_diffusers(
 
     model: a pipeline of a UNet and a scheduler; or a network of diffusers; or a callable `(x, timesteps, **condition)
         -> output`, timesteps (m,), whose output is a tensor or has one as `.sample`.
-    scheduler: one of diffusers whose step is linear in the state, the output, the output before and noise; a pipeline
-        brings its own. Any other is refused with the reason.
+    scheduler: a scheduler of diffusers whose step is linear in the state, the output, the previous output and noise; a
+        pipeline has its own. Any other raises an error that says why.
     num_inference_steps: as in `set_timesteps`; None visits every training timestep.
     eta, use_clipped_model_output, step_options: arguments of the scheduler's `step`; the last by name, such as
         {"s_churn": 40}. Where no step is random (DDIM with eta = 0, Euler without churn) there is nothing to speculate:
         exact samplers take one step per round, and only `Picard` needs fewer rounds.
-    class_labels: what a class-conditional network is told: one label, or one for each sample.
-    condition: what else it is told, by the names of its arguments, dictionaries in dictionaries as it takes them:
+    class_labels: for a class-conditional network: one label, or one for each sample.
+    condition: further inputs of the network, by the names of its arguments (nested dictionaries where it takes them):
         tensors with a row for each sample or a single one for all.
-    unconditional, guidance_scale, guidance_rescale: what it is told for classifier-free guidance, by the same names
-        (`class_labels` too), and how strong that is. A query is then two passes in one batch, as the report counts.
-    channels: put beside each state in channels of its own, as inpainting networks want mask and picture.
+    unconditional, guidance_scale, guidance_rescale: for classifier-free guidance: its unconditional inputs, by the same
+        names (`class_labels` too), and its strength. A query is then two passes in one batch, and the report counts
+        both.
+    channels: extra channels concatenated to each state, such as mask and picture for inpainting networks.
     image, strength: begin with the last `strength` of the steps, at a noised copy of the image (*shape), or of one for
         each sample.
     shape: that of one sample; a UNet knows its own.
     start, known, clean, record: as in `GaussianChain`.
-    dtype, device: of what the network is given; its own by default. Samples come back in float32 at least.
+    dtype, device: of the network's inputs; its own by default. Samples are returned in float32 at least.
 
-    Settings that cannot be followed exactly raise an InputError that names them.
+    Settings that cannot be reproduced exactly raise an InputError that names them.
     """
     network, scheduler = parts_of(model, scheduler)
     _check_kinds(condition, unconditional, step_options, channels, image)

@@ -42,8 +42,8 @@ class DrawaheadPipelineOutput(diffusers.utils.BaseOutput):  # type: ignore[misc]
 class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
     """Draws images from a UNet2DModel and a scheduler.
 
-    Made from both, or with `from_pretrained`, or with `from_pipe` from a DDPMPipeline or DDIMPipeline. `from_pipe` of
-    any other pipeline gives a `PromptedPipeline`, which is called as that pipeline is.
+    Construct it from both, with `from_pretrained`, or with `from_pipe` from a DDPMPipeline or DDIMPipeline. For any
+    other pipeline `from_pipe` returns a `PromptedPipeline`, which is called like that pipeline.
     """
 
     model_cpu_offload_seq = "unet"
@@ -56,8 +56,8 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, **options: Any) -> Any:
-        """As `DiffusionPipeline.from_pretrained`, of a UNet2DModel and a scheduler; other pipelines are refused before
-        their weights are read."""
+        """Like `DiffusionPipeline.from_pretrained`, for a UNet2DModel and a scheduler; other pipelines raise an error
+        before their weights are read."""
         name = str(path("pretrained_model_name_or_path", pretrained_model_name_or_path))
         try:
             found = cls.load_config(name, **{key: options[key] for key in _FETCHED if key in options})
@@ -73,11 +73,11 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
 
     @classmethod
     def from_pipe(cls, pipeline: Any, *, rows: Sequence[str] = (), stochastic: bool = False, **options: Any) -> Any:
-        """The pipeline, drawing in parallel rounds; it shares all its parts with the one given.
+        """A pipeline that samples in parallel rounds and shares all components with `pipeline`.
 
-        rows: arguments of its network that have a row for each image, where that is not found out by itself.
-        stochastic: if its scheduler draws no noise, use the one with the same noise levels that does; the report names
-            it. The pipeline given keeps its own.
+        rows: arguments of its network that have a row for each image, where that is not detected automatically.
+        stochastic: if its scheduler is deterministic, use the stochastic one with the same noise levels; the report
+            names it. `pipeline` itself keeps its scheduler.
         """
         if isinstance(pipeline, PromptedPipeline):
             return PromptedPipeline(pipeline.pipe, rows, stochastic) if rows or stochastic else pipeline

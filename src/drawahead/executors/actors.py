@@ -125,11 +125,11 @@ def imported() -> Any:
 class RayWorkers:
     """Workers of a Ray cluster that draw whole shards of a job: `da.jobs.draw(..., workers=da.RayWorkers(64, gpus=1))`.
 
-    They come and go: a worker that dies or hangs is replaced and its shard drawn again, a slow one's last shard is also
-    given to an idle one, and of two results one is kept. Workers that see the job's folder write their shards there;
-    from others the bytes are sent, and the process that asked writes them.
+    Workers may come and go: one that dies or hangs is replaced and its shard drawn again; a slow worker's last shard is
+    also sent to an idle one, and one of the two results is used. Workers with access to the job's folder write their
+    shards there; the others send the bytes to the main process, which writes them.
 
-    workers: how many; None: as many as the cluster has room for.
+    workers: how many; None: as many as fit on the cluster.
     least: how many must be ready before the job begins; others join as they come.
     cpus, gpus, resources: what Ray sets aside for each.
     address: of the cluster, where Ray is not initialised yet; None: what RAY_ADDRESS says, or a new one on this
@@ -137,7 +137,7 @@ class RayWorkers:
     retries: how many workers may die over a shard, one after another, before the job stops. An error that the model
         raises stops it at once.
     hedge: a shard that takes so many times longer than others, with nothing left to begin, goes to an idle worker too.
-    timeout: seconds without a finished round after which a worker is taken for hung, and replaced; None: never.
+    timeout: seconds without a finished round after which a worker is considered hung and is replaced; None: never.
     start_timeout: seconds that the first workers may take until they have built the model.
     """
 

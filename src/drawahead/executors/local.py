@@ -15,8 +15,8 @@ from drawahead.rounds.threads import Query
 class Local:
     """One process, one device. A round is split into chunks of at most `max_batch_size` items.
 
-    Without a limit a chunk is as large as `chunk_bytes` of working memory allow. Chunks never change the number of
-    rounds: they are parts of one. Where the oracle runs out of memory, chunks are halved from there on.
+    Without a limit a chunk is as large as `chunk_bytes` of working memory allow. Splitting a round does not change the
+    number of rounds. If the oracle runs out of memory, chunks are halved from then on.
     """
 
     def __init__(self, max_batch_size: int | None = None, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -28,7 +28,7 @@ class Local:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong on the way and was dealt with."""
+        """Problems that occurred and were handled, in words."""
         return self._notes.texts
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:

@@ -23,9 +23,9 @@ from drawahead.validate import whole
 class Ray:
     """A pool of Ray actors, each with a replica of the model; a round is cut into shards over them.
 
-    The driver needs no model and no GPU: draw from `chain`, which knows sizes and nothing else. What is sent is plain
-    arrays, never weights. A worker that dies is replaced and its shard sent again, a slow one's shard is also sent to
-    an idle one: the samples do not change.
+    The driver needs no model and no GPU: sample its `chain`, which holds only sizes. Plain arrays are sent, never
+    weights. A worker that dies is replaced and its shard sent again, a slow one's shard is also sent to an idle one:
+    the samples do not change.
 
     make: builds the model in a worker: a function without arguments that returns an oracle, a denoising target or a
         chain. It is pickled, once; what it needs must be importable in the workers.
@@ -73,7 +73,7 @@ class Ray:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong on the way and was dealt with."""
+        """Problems that occurred and were handled, in words."""
         return self._pool.notes
 
     @property

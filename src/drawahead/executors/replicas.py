@@ -25,13 +25,13 @@ from drawahead.validate import whole
 class Replicas:
     """Several replicas of one model in this process, each usually on its own GPU.
 
-    A round is cut into shards, one for each replica; each is evaluated in a thread, and answers come back in order to
-    the device of the chain that is drawn. The replicas must give the same answers: the executor cannot check that.
-    Threads of one process take turns in Python, so this is for models whose calls are long; where they are short, `Ray`
-    with workers on this machine has a process for each.
+    A round is split into shards, one for each replica; each is evaluated in a thread, and answers are collected in
+    order on the chain's device. The replicas must give the same answers: the executor cannot check that. Threads of one
+    process take turns in Python, so this is for models whose calls are long; where they are short, `Ray` with workers
+    on this machine has a process for each.
 
     replicas: oracles, or chains around them, each an object of its own. Draw from `chain`, or from any of them.
-    max_batch_size: the most items a replica is given at a time.
+    max_batch_size: the largest batch for a replica.
     min_batch_size: a round is not cut into shards smaller than this. Where a batch of up to so many takes no longer
         than one item, smaller shards save nothing.
     """
@@ -78,7 +78,7 @@ class Replicas:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong on the way and was dealt with."""
+        """Problems that occurred and were handled, in words."""
         return self._notes.texts
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:

@@ -66,7 +66,7 @@ def draw(
     shard_size: samples in a shard. By default about half a minute of work, and 64 MiB at most; pilot samples, which
         are thrown away, are timed for about a second to find out.
     on_round: called after every round with the report so far of the shard under way.
-    stop: once it is set, the shard under way is given up, and the job is returned as it is.
+    stop: once it is set, the unfinished shard is dropped, and the job is returned as it is.
     progress: whether a line on stderr shows how far it is. Only a terminal or a notebook gets one.
 
     A folder that another process draws into is refused. If the oracle or the disk fails, a `JobError` tells; Ctrl-C is
@@ -119,7 +119,7 @@ def mend(
 ) -> list[Shard]:
     """Read every finished shard, and draw those again that are damaged. -> those.
 
-    target: what the job draws from; as far as that can be seen, anything else is refused.
+    target: the job's target; as far as that can be checked, any other raises an error.
     sampler: only if the job was begun with one of your own.
     any_version: as for `draw`.
     """

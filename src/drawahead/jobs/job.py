@@ -97,9 +97,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 @final
 class Job:
-    """What there is of a job: its configuration, the shards that are finished, their samples and costs.
+    """A job: its configuration, its finished shards, their samples and costs.
 
-    It is the state at one moment: a job that somebody goes on drawing has to be read again.
+    It is a snapshot: read a running job again to see more.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -131,7 +131,7 @@ class Job:
 
     @property
     def condition(self) -> Conditions:
-        """The tables that the model was told, a row for each sample; empty if there are none."""
+        """The tables of the condition, a row for each sample; empty if there are none."""
         return shards.condition(self.folder, self.config.condition)
 
     def samples(self, first: int = 0, count: int | None = None) -> Tensor:

@@ -48,12 +48,12 @@ def generate(
 ) -> Any:
     """Draws for a causal model of transformers: `model.generate(..., do_sample=True, custom_generate=generate)`.
 
-    Further arguments of `model.generate` that belong to it:
+    It adds these arguments to `model.generate`:
 
     sampler: how to draw; `Coupled(window=32)` by default. `Sequential()` draws the same tokens one by one.
     first_guess: as for `CausalChain`; `LastAnswer()` by default, and `Above(width)` for images.
     seed: as for `drawahead.sample`; by default one is drawn from torch's generator, which `set_seed` seeds.
-    stream: a streamer, which is given tokens as they are drawn for good (transformers keeps `streamer=` to itself).
+    stream: a streamer, which receives tokens as they are committed (transformers does not pass `streamer=` on).
     on_result: called with the `Result`, which has the report.
     """
     _refuse(generation_config, input_ids, synced_gpus)

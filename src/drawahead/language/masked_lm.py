@@ -30,12 +30,12 @@ class MaskedLM(LanguageModel):
     """A masked language model and its tokenizer, as chains to draw from.
 
     `model` is any `AutoModelForMaskedLM`, `tokenizer` the one it was trained with. `temperature`, `top_k` and `top_p`
-    shape the law itself, so that every sampler draws from the same one. Special tokens are never drawn, nor are those
-    of `forbid` (tokens or their numbers).
+    change the distribution itself, so that every sampler draws from the same one. Special tokens are never drawn, nor
+    are those in `forbid` (tokens or their numbers).
 
     The model is put into evaluation mode; device and dtype are the model's. Prompts of different lengths are padded to
-    share batches. A model whose answers depend on the padding, such as one without attention, is asked about each
-    length separately.
+    share batches. If the model's answers depend on the padding, as without attention, each length is a batch of its
+    own.
     """
 
     def oracle(self, length: int, *, padded: bool = True) -> MaskedOracle:

@@ -36,8 +36,8 @@ from drawahead.oracles.tokens import HIDDEN
 class PermutationLM(LanguageModel):
     """A permutation language model and its tokenizer, as chains to draw from. Arguments are those of `MaskedLM`.
 
-    Every prompt must hold at least one known token (XLNet's tokenizer adds two): without any, its attention has
-    nothing to rest on and would spread over the guesses.
+    Every prompt must have at least one token that is not a mask (XLNet's tokenizer adds two): without any, attention
+    would have nothing to attend to but guesses.
     """
 
     def oracle(self, length: int, *, padded: bool = True) -> PermutationOracle:

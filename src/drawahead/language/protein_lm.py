@@ -34,8 +34,8 @@ _BLANK = "_"
 class ProteinLM:
     """A masked model of proteins, with sequences in and out.
 
-    model, tokenizer: as for `MaskedLM`; of its tokens only the 20 amino acids are drawn. temperature, top_k, top_p:
-        shape the law itself. omit: amino acids that are not drawn.
+    model, tokenizer: as for `MaskedLM`; only the 20 amino acids are drawn. temperature, top_k, top_p: change the
+        distribution itself. omit: amino acids that are never drawn.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ProteinLM:
         self._letter = {token: letter for letter, token in vocabulary.items() if len(letter) == 1}
 
     def chain(self, sequences: str | Sequence[str], *, num_samples: int = 1, order: Order = None) -> TokenChain:
-        """What is to be drawn: `num_samples` sequences for each of these, in which _ is a residue to be drawn.
+        """The chain that draws `num_samples` sequences for each of these, with _ for each residue to be drawn.
 
         order: None (random), "left-to-right", "spread" or a permutation of the tokens, ends included. A single sequence
         can be drawn any number of times, whatever `num_samples` says.

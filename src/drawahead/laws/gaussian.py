@@ -33,15 +33,15 @@ _DISJOINT = 1e3
 class Gaussian(Law):
     """N(mean, scale^2 I): `mean` (rows, window, d) and `scale` (rows, window), float64; values (rows, window, d).
 
-    A scale of zero is a point mass: it can be drawn, and is never drafted.
+    A scale of zero is a point mass: it is sampled, but never drafted.
 
     A draft may *lean*: with a `slope` (rows, window) and an `anchor` (rows, window, d) its mean at the state x, once
     that is known, is mean + slope (x - anchor). `paths.follow` turns such a draft into a plain one. A slope of NaN
-    marks a step that has never been asked about.
+    marks a step without any answer yet.
 
     A target may be *thin*: `thin` (rows, window, d) holds the standard deviation of every entry, at most `scale`. Where
-    one is below, the law has not the covariance that drafts have, and stands alone: as if both had nothing in common,
-    no draft of that step is kept. Whether it stands alone is known before the step's noise is looked at.
+    one is smaller than `scale`, the covariance differs from the draft's, and no draft of that step is accepted. This is
+    decided before the step's noise is read.
     """
 
     couples_alone: ClassVar[bool] = False

@@ -123,8 +123,8 @@ def emoji(
     """Colour pictures (3, 32, 32) of what prompts say, with values from -1 to 1: `emoji("red apple")`.
 
     One prompt is for all samples; of several, sample i shows `prompts[i]`, and all share their rounds. An empty prompt
-    asks for any emoji. `guidance` is how strongly a prompt is followed: at 1 the network predicts with the prompt
-    alone, in one pass; above, it also predicts without, and what the prompt changes is exaggerated so many times.
+    draws any emoji. `guidance` is how strongly a prompt is followed: at 1 the network predicts with the prompt alone,
+    in one pass; above 1 it also predicts without it, and the difference is multiplied by `guidance`.
 
     With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. With `learned_range` each entry's noise
     has the variance that the network has learned, instead of one for all. `dtype` is what the network computes in.

@@ -46,8 +46,8 @@ def to_text(tokens: Tensor) -> str:
 class TextModel(TokenOracle):
     """The shipped model as an oracle: `da.sample(da.networks.text())`.
 
-    Which character comes where depends on the order, which is random for each sample: the law is the chain rule's in
-    that order. One pass answers a whole path, so `Coupled` refines all that is left of a text at once.
+    Each sample is drawn in a random order of its positions, and the distribution is the chain rule's in that order. One
+    pass answers a whole path, so `Coupled` refines the whole rest of a text at once.
     """
 
     one_pass = True

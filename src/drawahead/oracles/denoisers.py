@@ -122,7 +122,7 @@ class _Plans(dict[torch.device, "Plan"]):
 
 @final
 class CountingDenoiser:
-    """Wraps a denoiser and counts what it is really asked: `calls` and `queries` (states)."""
+    """Wraps a denoiser and counts its `calls` and `queries` (states)."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         self.denoiser = denoiser

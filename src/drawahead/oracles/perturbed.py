@@ -25,9 +25,9 @@ class Noisy(WrappedOracle):
     """`oracle` with every row moved by `error` in total variation.
 
     A row p becomes (1 - a) p + a on one token, with a such that the total variation is `error`, at most 1/2. The token
-    is chosen at random, among those that can be given so much, by a hash of the known tokens and the position.
-    `toward` names one token instead, the same for all rows: errors that do not cancel. It is given less where it
-    already has more than 1 - `error`.
+    is chosen by a hash of the visible tokens and the position, among those whose probability can rise by so much.
+    `toward` names one token for all rows instead, so that errors do not cancel; it gets less where its probability
+    already exceeds 1 - `error`.
     """
 
     def __init__(self, oracle: TokenOracle, error: float, seed: int = 0, *, toward: int | None = None) -> None:

@@ -27,10 +27,10 @@ HIDDEN = -1
 class TokenOracle(abc.ABC):
     """Conditional marginals of a law on [q]^n: mu(X_i = . | X_S = x_S) for every hidden i.
 
-    Only `rows` must be written. `rows_at` and `chain_rows` are faster doors to the same answers; a class that
-    overrides one promises the same numbers as the default gives. The one exception: a model whose answer depends on
-    the order in which the known tokens were drawn (a permutation model, ProteinMPNN) sets `one_pass` and means its
-    `chain_rows`, the only door samplers then use; its `rows` takes all known tokens as evidence.
+    Only `rows` must be written. `rows_at` and `chain_rows` are faster ways to the same answers; a class that overrides
+    one must return the same numbers as the default. The one exception: a model whose answer depends on the order in
+    which tokens were drawn (a permutation model, ProteinMPNN) sets `one_pass`, and samplers then use only its
+    `chain_rows`; its `rows` treats all visible tokens as evidence.
     """
 
     length: int
@@ -62,19 +62,19 @@ class TokenOracle(abc.ABC):
 
     @property
     def note(self) -> str:
-        """What a report says about it: how its model is run, where that matters."""
+        """A remark for reports: how the model is run, where that matters."""
         return ""
 
     def view(self) -> View | None:
-        """How its samples look, by a view such as `drawahead.show.Texts`; None: as symbols."""
+        """The view that shows its samples, such as `drawahead.show.Texts`; None shows symbols."""
         return None
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor) -> Tensor:
         """Log-probability rows for `tokens` (m, n), hidden positions holding `HIDDEN` -> (m, n, q).
 
-        Rows of known positions are never read. Rows must be normalised; any float dtype will do. A guess may show a
-        sequence of probability zero: there any normalised rows will do, but not NaN.
+        Rows of visible positions are never read. Rows must be normalised, in any float dtype. A guessed sequence may
+        have probability zero: any normalised rows will do there, but not NaN.
         """
 
     def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
@@ -105,11 +105,11 @@ class TokenOracle(abc.ABC):
         return cells.view(*prefix.shape, self.vocab_size)
 
     def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
-        """What is kept of each path from round to round: tensors with a row for each (r, ...), by name.
+        """A cache for each path, used from round to round: tensors with a row for each (r, ...), by name.
 
         A model that can go on where a path stands, as a transformer with its keys and values can, makes room for them
         here, and enters the evidence: of `tokens` (r, n) those of rank -1; all others are yet to be drawn. `rank` is as
-        for `chain_rows`. Nothing is kept by default.
+        for `chain_rows`. There is no cache by default.
         """
         return {}
 
@@ -126,14 +126,13 @@ class TokenOracle(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} remembers paths, but cannot go on from there")
 
     def conditioned(self, **rows: Tensor) -> TokenOracle:
-        """The same oracle for sequences that come with these rows of a condition: whatever it is asked next is asked
-        about as many sequences, in that order."""
+        """The same oracle with these rows of a condition: its next calls have as many sequences, in that order."""
         raise InputError(f"{type(self).__name__} takes no condition: give it a method conditioned(**rows)")
 
     def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         """More rows of conditionings that `chain_rows` or `rows_at` has answered before; arguments of `chain_rows`.
 
-        An answer is the law of every hidden position; which of its rows are read, and when, is not a new query.
+        An answer covers every hidden position, so reading more of its rows is not a new query.
         """
         return self.chain_rows(tokens, rank, row, prefix, position)
 
@@ -242,10 +241,10 @@ class ForwardingOracle(WrappedOracle):
 
 @final
 class CountingOracle(ForwardingOracle):
-    """Wraps an oracle and counts what it is really asked: `calls`, `queries` (distinct conditionings), `passes`
-    (sequences), and apart from them `rereadings` (sequences of which more was read).
+    """Wraps an oracle and counts `calls`, `queries` (distinct conditionings), `passes` (sequences) and, separately,
+    `rereadings` (sequences of which more rows were read).
 
-    It shows the engine's own count is honest; the answers pass through untouched.
+    It checks the counts in reports; answers are returned unchanged.
     """
 
     def __init__(self, oracle: TokenOracle) -> None:

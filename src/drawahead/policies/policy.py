@@ -68,11 +68,10 @@ def accelerate(
 
     model: a policy with a method `conditional_sample` and a `noise_scheduler` of diffusers, or with such an object as
         its `diffusion` or `objective`. Nothing but `conditional_sample` is replaced, and neither library is imported.
-    sampler: how to draw. By default the first call for a number of observations measures (`Auto`), and later ones draw
-        by what it chose; with a deadline, `Coupled` over all steps.
-    deadline_ms: a call that would take longer takes its remaining steps from drafts that were not verified; its report
-        says so, and that it is not exact. The first call for a batch size builds the chain: the deadline does not apply
-        to it.
+    sampler: how to draw. By default the first call for a number of observations measures and chooses (`Auto`), and
+        later calls use its choice; with a deadline, `Coupled` over all steps.
+    deadline_ms: a call that would take longer finishes with unverified drafts; its report counts them and says that it
+        is not exact. The first call for a batch size builds the chain: the deadline does not apply to it.
     seed: fixes the noise of all calls without a generator.
     graphs: as in `sample`.
     compile: put the network through `torch.compile`: the first call takes longer, later ones less time.

@@ -27,7 +27,7 @@ TRACED = 16  # samples whose progress the report keeps: the first ones of the ca
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Samples, and apart from them what they cost."""
+    """Samples, and the report of what they cost."""
 
     samples: Tensor
     """The finished samples (num_samples, ...), in the order of their numbers."""

@@ -22,7 +22,7 @@ from drawahead.values import dataclass
 
 @dataclass(frozen=True, eq=False)
 class RTKResult:
-    """Samples, and apart from them what they cost."""
+    """Samples, and the report of what they cost."""
 
     samples: Tensor
     """(num_samples, *shape), in the order of their numbers."""

@@ -17,7 +17,7 @@ from drawahead.values import dataclass
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a sampler promises, as data: tests and tables are made from it."""
+    """What a sampler guarantees, as data for tests and tables."""
 
     exact: bool
     """Whether the samples have the law of the sequential chain."""
@@ -28,7 +28,7 @@ class Guarantee:
 
 
 class Sampler(abc.ABC):
-    """A frozen description of how to draw. It never calls the model: it yields queries and is sent answers."""
+    """A frozen description of how to draw. It never calls the model: it yields queries and receives answers."""
 
     guarantee: ClassVar[Guarantee]
     foresight: ClassVar[bool] = True

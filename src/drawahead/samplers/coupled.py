@@ -70,8 +70,9 @@ class Coupled(Refining):
     A sample that has committed fewer than `least` steps per round, on average, goes on one step at a time: there
     speculation does not pay.
 
-    With `secant`, a Gaussian step that was answered at one state is drafted at another by the secant through its last
-    two answers: Picard iteration becomes a quasi-Newton one. Like any draft it depends on noise before its step only.
+    With `secant`, the prediction for a Gaussian step is extrapolated from the state of its last answer to the current
+    state, along the secant through its last two answers: a quasi-Newton iteration instead of Picard's. Like any draft
+    it depends only on noise before its step.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
@@ -102,9 +103,9 @@ class Auto(Sampler):
     """Chooses between `Sequential` and `Coupled` and its window, by timing a few rounds; the report says what and why.
 
     A runner chooses once for each number of samples drawn together, from timings and from pilot samples on noise of
-    their own, never from the samples it is asked for. So the choice changes no distribution, and equal calls of one
-    runner give equal samples. To draw the same samples of a diffusion elsewhere, name the sampler that the report
-    names, or the one that `drawahead.tune` returns.
+    their own, never from the samples it returns. So the choice changes no distribution, and equal calls of one runner
+    give equal samples. To draw the same samples of a diffusion elsewhere, name the sampler that the report names, or
+    the one that `drawahead.tune` returns.
     """
 
     foresight: ClassVar[bool] = False

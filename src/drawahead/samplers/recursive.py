@@ -32,9 +32,9 @@ class Recursive(Sampler):
     """Accept a whole segment at once, or else draw candidates for it by recursing into its halves.
 
     `growth="paper"` is the algorithm as published: the first segment is the whole sample, and batches of candidates
-    grow by rho = one over the depth of the recursion. Otherwise segments are only as large as are accepted about as
-    often as not, and candidates run while their segment is still being verified. `growth` is then rho; None: seven
-    candidates at once, and then twice as many each time.
+    grow by rho = one over the depth of the recursion. Otherwise segments have a size at which about half of them are
+    accepted, and candidates run while their segment is still being verified. `growth` is then rho; with None seven
+    candidates run at once, then twice as many each time.
 
     The number of candidates a rejected segment needs has mean 1 / TV(mu_S, nu_S) and a heavy tail; it is reported and
     never capped.
@@ -67,11 +67,11 @@ class Recursive(Sampler):
     speculate = staticmethod(speculate)
 
     def first_size(self, length: int) -> int:
-        """How large the first segment of a sample of this length should be."""
+        """The size of the first segment of a sample of this length."""
         return length if self.growth == PAPER else max(4, int(math.sqrt(length)))
 
     def next_size(self, size: int, accepted: bool) -> int:
-        """How large the next one should be. This reads how segments fared that are committed, whose noise is spent."""
+        """The size of the next segment. It depends only on committed segments, whose noise is not used again."""
         if self.growth == PAPER:
             return size
         return math.ceil(size * _WIDER) if accepted else max(1, int(size / _WIDER))

@@ -32,9 +32,9 @@ from drawahead.values import dataclass
 class Separated(Sampler):
     """Draw the separator of every piece with the sampler `inner`; then its sides, side by side.
 
-    It is for oracles that are `Separable`. The order of the positions is its own: the chain must not set one. With
-    `spread`, positions of a separator that are far apart are drawn first, as the piece suggests. That takes fewer
-    rounds than a uniformly random order, for which alone there are theorems. The law is the same.
+    It is for oracles that are `Separable`. It chooses the order of the positions, so the chain must not set one. With
+    `spread`, positions of a separator that are far apart are drawn first. That takes fewer rounds than a uniformly
+    random order, the only one with a theorem. The distribution is the same.
 
     All pieces of all samples run as threads of one engine; a sample's next pieces start as soon as its separator is
     drawn.

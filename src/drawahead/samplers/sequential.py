@@ -18,7 +18,7 @@ from drawahead.values import dataclass
 @final
 @dataclass(frozen=True)
 class Sequential(WindowSampler):
-    """Draw each step from its target law before asking about the next. n rounds, n queries.
+    """Draw one step per round: n rounds, n queries.
 
     It is the window sampler that never drafts; `run` is the same loop without what drafts would need.
     """

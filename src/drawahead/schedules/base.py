@@ -29,7 +29,7 @@ class Plan:
 
     a, b, s: (N,), the coefficients of each step; s is 0 where a step is deterministic.
     signal, noise: (N + 1,), so that state k is signal_k times the data plus noise_k times a standard normal, ideally.
-    time: (N,), what the network is told at each step, such as a timestep or a noise level.
+    time: (N,), the network's time input at each step, such as a timestep or a noise level.
     start: the standard deviation of the first state.
     final: what the last state is multiplied by to give the sample.
     c: (N,), what the prediction of the step *before* is multiplied by; its first entry is 0. None: steps use their own
@@ -72,7 +72,7 @@ class Plan:
 
 
 class Schedule(abc.ABC):
-    """What a Gaussian chain is made of, apart from its denoiser."""
+    """The steps of a Gaussian chain, apart from its denoiser."""
 
     def __repr__(self) -> str:
         """As it was made, long tables by their ends."""
@@ -85,7 +85,7 @@ class Schedule(abc.ABC):
         """The coefficients of every step."""
 
     def adjust(self, prediction: Tensor) -> Tensor:
-        """What is done to a prediction of Y (m, d) before it is used; part of the law."""
+        """A change to each prediction of Y (m, d) before it is used, such as clipping; part of the distribution."""
         return prediction
 
 
@@ -111,7 +111,7 @@ def falls(values: Sequence[float]) -> bool:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Given(Schedule):
-    """Coefficients given step by step, for chains that no other schedule here describes."""
+    """A schedule from your own coefficients, step by step, for chains that no other schedule here describes."""
 
     steps: Plan
 

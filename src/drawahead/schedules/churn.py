@@ -22,8 +22,8 @@ class Churn(Schedule):
     added, and `step` how far the ODE's step goes. Steps without churn are deterministic: exact samplers take them one
     at a time.
 
-    The states of this chain are those that the network is shown, *after* noise was added: a step ends with its noise,
-    as all Gaussian steps do. The last state is the sample.
+    The states of this chain are the inputs of the network, *after* noise was added: a step ends with its noise, as all
+    Gaussian steps do. The last state is the sample.
     """
 
     sigmas: tuple[float, ...]

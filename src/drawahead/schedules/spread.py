@@ -17,7 +17,7 @@ from drawahead.values import dataclass
 
 
 class Spread(abc.ABC):
-    """How an answer tells the standard deviations of a step."""
+    """How the standard deviations of a step are computed from an answer."""
 
     @abc.abstractmethod
     def read(self, answer: Tensor) -> Tensor:

@@ -26,15 +26,15 @@ class StackedPlan:
     the covariance that a step adds to the lanes. In a step that is `deterministic` there is no xi: u = b_k m_k.
 
     `refresh` holds matrices R (N + 1, c, c) and T (N + 1, c, q): once k steps are taken, k = 0 ... N, the lanes X
-    become R_k X + T_k zeta with zeta (q, d) standard normal, fresh, and no business of the oracle.
+    become R_k X + T_k zeta with fresh standard normal zeta (q, d), which does not depend on the oracle.
 
-    `start` holds the standard deviation of each lane before anything else happens, `final` what a sample is of the last
-    lanes: weights (c,) for one vector, or a matrix (outputs, c).
+    `start` holds the standard deviation of each lane at the beginning. `final` computes a sample from the last lanes:
+    weights (c,) for one vector, or a matrix (outputs, c).
 
     `reads` lets drafts lean (see `Coupled.secant`): weights of the lanes whose sum an answer mostly follows. The answer
     of step k is then drafted at other lanes by a slope times how far sum_j reads_kj X_j has moved, and `slopes` holds
-    the lowest and the highest slope that may be, where they are known. Neither changes the law; both may save rounds.
-    Everything is kept in float64.
+    the lowest and the highest possible slope, where they are known. Neither changes the distribution; both may save
+    rounds. All tensors are float64.
     """
 
     a: Tensor  # (N, c, c)

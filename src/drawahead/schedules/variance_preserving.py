@@ -116,8 +116,8 @@ class _VariancePreserving(Schedule):
 class DDPM(_VariancePreserving):
     """Ancestral sampling (Ho et al. 2020). `large_variance` adds beta instead of the posterior variance.
 
-    With `learned_range` the denoiser answers, in as many channels again, where between both each entry's log variance
-    lies (Nichol, Dhariwal 2021): -1 is the posterior variance, 1 is beta, and answers beyond are taken as they are.
+    With `learned_range` the denoiser returns twice the channels (Nichol, Dhariwal 2021). The second half interpolates
+    each entry's log variance: -1 is the posterior variance, 1 is beta, and values outside that range extrapolate.
     """
 
     large_variance: bool = False
@@ -141,7 +141,9 @@ class DDPM(_VariancePreserving):
 @final
 @dataclass(frozen=True, repr=False)
 class DDIM(_VariancePreserving):
-    """Song et al. 2021. `eta` = 1 has DDPM's noise; `eta` = 0 none at all, and then nothing can be speculated."""
+    """The sampler of Song et al. 2021. `eta` = 1 adds as much noise as DDPM; `eta` = 0 adds none, so steps cannot be
+    sampled ahead.
+    """
 
     eta: float = 1.0
 

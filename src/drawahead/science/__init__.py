@@ -1,4 +1,4 @@
-"""Small denoisers whose samples become statistics: the loops that science runs, and what is made of their draws."""
+"""Sampling loops used in science, and statistics of their samples."""
 
 from __future__ import annotations
 

@@ -160,7 +160,8 @@ def from_denoising_diffusion(diffusion: Any, *, device: torch.device | str | Non
     """A `GaussianDiffusion` of denoising-diffusion-pytorch: what its `sample()` draws, 0 to 1 if it normalises.
 
     Any objective and schedule, learned variances, DDPM or (with fewer sampling timesteps, and an eta above 0) DDIM. A
-    self-conditioned network is told its own last answer, which no step drawn ahead has: it is refused.
+    self-conditioned network needs its own last prediction as an input, which steps sampled ahead do not have: it raises
+    an error.
     """
     for name in ("model", "p_mean_variance", "num_timesteps", "alphas_cumprod", "channels", "unnormalize"):
         if not hasattr(diffusion, name):

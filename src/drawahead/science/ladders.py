@@ -65,7 +65,7 @@ def planned(a: Tensor, scale: Tensor, here: Tensor, last: Tensor, start: float) 
 @final
 @dataclass(frozen=True, repr=False)
 class DPMPP2MSDE(Ladder):
-    """`dpmpp_2m_sde`: a step leans on the prediction of the step before; `heun` is the other of its two solvers."""
+    """`dpmpp_2m_sde`: a step also uses the prediction of the step before; `heun` is the other of its two solvers."""
 
     heun: bool = False
 

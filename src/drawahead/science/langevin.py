@@ -21,7 +21,8 @@ from drawahead.values import dataclass
 class Langevin(Schedule):
     """So many steps of size `step` down an energy, from a normal state of standard deviation `start`.
 
-    `scale` is about the narrowest standard deviation of the target: drafts lean on it, the law does not depend on it.
+    `scale` is about the narrowest standard deviation of the target: drafts use it, and the distribution does not depend
+    on it.
     """
 
     steps: int

@@ -21,8 +21,8 @@ Measure = Callable[[Tensor], Tensor]
 def posterior(
     chain: GaussianChain, measure: Measure, measured: Tensor, *, strength: float = 1.0, norm: bool = True
 ) -> GaussianChain:
-    """The chain with a pull towards what was measured: every step also goes down the gradient, with respect to its
-    state, of |measured - measure(prediction)|, `strength` times.
+    """The chain guided by a measurement: every step also descends the gradient, with respect to its state, of
+    |measured - measure(prediction)|, `strength` times.
 
     It draws the DPS chain exactly; that chain itself is an approximation of the posterior. A query is a forward and a
     backward pass.

@@ -124,7 +124,7 @@ def from_score_sde(
 ) -> GaussianChain:
     """The reverse process of a score function `score(x, t, **condition)`, with times from 1 to 0.
 
-    At the first step the score of almost pure noise is known: a warning says where `score` is far from it.
+    At the first step the score is that of almost pure noise; if `score` is far from it, a warning says so.
     """
     instance("schedule", schedule, _Reverse, "EulerMaruyama(sde) or ReverseDiffusion(sde)")
     chain = GaussianChain(from_score(score, schedule), schedule, shape, condition=condition, dtype=dtype, device=device)

@@ -18,7 +18,7 @@ Kind = TypeVar("Kind", bound=AffineChain)
 def repeated(chain: Kind, draws: int) -> Kind:
     """A chain with `draws` samples for each row of the condition: first those of row 0, then those of row 1, ...
 
-    All of them share rounds. The condition is held once; only the rows that a round asks about are laid out.
+    All of them share rounds. The condition is stored once; only the rows needed by a round are expanded.
     """
     instance("chain", chain, AffineChain, "a chain on vectors, such as a GaussianChain")
     draws, given = whole("draws", draws, 1), chain.condition

@@ -29,7 +29,7 @@ _HELD = 2048  # values of each entry that a level holds at least, once there are
 @final
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What draws say about each entry; all tables are float64 and have the shape of a sample."""
+    """Statistics of draws, entry by entry; all tables are float64 and have the shape of a sample."""
 
     number: int
     """Draws."""
@@ -52,13 +52,13 @@ class Summary:
         return self.quantile(0.5)
 
     def quantile(self, level: float) -> Tensor:
-        """One of the quantiles that were asked for."""
+        """One of the quantiles that the summary was made with."""
         if level not in self.levels:
             raise InputError(f"level {short(level)} was not asked for: name it in quantiles=, beside {self.levels}")
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Everything by name, as numpy has it: for np.savez, zarr.save_group or h5py."""
+        """All tables by name, as numpy arrays: for np.savez, zarr.save_group, an xarray.Dataset or HDF5."""
         tables = {name: value.numpy() for name, value in vars(self).items() if isinstance(value, Tensor)}
         return tables | {"levels": np.array(self.levels), "number": np.array(self.number)}
 
@@ -138,10 +138,10 @@ class Summary:
 
 @final
 class Draws:
-    """Adds samples up, batch after batch; what it holds grows with the logarithm of their number.
+    """Accumulates statistics of samples, batch after batch; its memory grows with the logarithm of their number.
 
-    Up to 4096 draws are held as they are, and quantiles are theirs exactly. Of more, every second one of a sorted batch
-    is kept for two, and so on: a rank is then off by `rank_error` at most, in parts of all draws.
+    Up to 4096 draws are stored, and their quantiles are exact. Beyond that every second draw of a sorted batch is
+    stored with weight two, and so on: ranks are then off by at most `rank_error`, as a fraction of all draws.
     """
 
     def __init__(self, quantiles: Sequence[float] = LEVELS) -> None:
@@ -234,7 +234,8 @@ class Draws:
 def summary(result: Result | Tensor, *, quantiles: Sequence[float] = LEVELS, draws: int | None = None) -> Summary:
     """Mean, quantiles and spread of samples, entry by entry, with Monte-Carlo errors.
 
-    result: of `sample`, or its samples (number, *shape). For more than fit into memory, `Draws` takes them in batches.
+    result: the result of `sample`, or its samples (number, *shape). For more than fit into memory, `Draws` takes them
+        in batches.
     draws: how many of them belong to each row of a condition (see `da.science.repeated`): tables then have one row for
         each, (rows, *shape).
     """

@@ -24,7 +24,7 @@ _MARGIN = 1.25
 @final
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What `until` found."""
+    """The result of `until`."""
 
     summary: Summary
     """Of the draws that the pilot asked for; those of the pilot are not among them."""
@@ -35,7 +35,7 @@ class Estimate:
 
     @property
     def reached(self) -> bool:
-        """Whether every error is below its tolerance, as these draws tell it."""
+        """Whether every error is below its tolerance, estimated from these draws."""
         return bool((self.summary.quantile_errors <= self.tolerance).all())
 
 
@@ -55,13 +55,13 @@ def until(
 
     A rule that looks at the errors after each batch and stops when they are small stops early where draws happen to lie
     close together, and its results are biased. This one decides once: a pilot says how many draws are needed, then that
-    many *others* are drawn. Their number does not depend on them, so nothing is biased. In return the error reached may
-    lie a little beside the tolerance: `reached` tells.
+    many *others* are drawn. Their number does not depend on them, so nothing is biased. In return the final error may
+    be slightly above the tolerance: see `reached`.
 
     tolerance: in the units of samples; one for all entries, or a tensor that broadcasts to a sample.
-    pilot: draws that decide, and are not used. batch: draws that are under way together.
-    most: refuse tolerances that ask for more draws than this.
-    into: where draws are added, if you want to keep them when something fails.
+    pilot: draws that decide, and are not used. batch: draws made together.
+    most: raise an error if the tolerance needs more draws than this.
+    into: a `Draws` to which draws are added, so that they survive an error.
     """
     tolerance = as_float64("tolerance", tolerance, finite=True)
     if not bool((tolerance > 0).all()):

@@ -1,4 +1,4 @@
-"""What people look at: how samples look, reports as pages, films of how samples were drawn, figures."""
+"""Pages, films, pictures and plots of samples and reports."""
 
 from typing import TYPE_CHECKING
 

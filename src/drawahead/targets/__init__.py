@@ -1,4 +1,4 @@
-"""Laws with exact oracles."""
+"""Distributions with exact oracles, to try samplers on."""
 
 from typing import TYPE_CHECKING
 

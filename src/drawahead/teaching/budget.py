@@ -1,4 +1,4 @@
-"""So many seconds to draw samples in."""
+"""A limit on the seconds that a call of `sample` may take."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from drawahead.rounds.run import Stop
 
 
 @final
-class Deadline(Stop):
-    """Stops `sample` between rounds so many seconds after it was first looked at, as `clock` tells them (real time by
-    default): a round is made in any case.
+class TimeLimit(Stop):
+    """Stops `sample` between rounds so many seconds after its first check, so at least one round is made.
 
-    Samples that finish early are not typical: no law should be checked on an incomplete result.
+    Samples that finish early are not typical: no distribution should be tested on an incomplete result. `clock` returns
+    seconds; real time by default.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -16,7 +16,7 @@ from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
 from drawahead.show.terminal import titled, yes_or_no
-from drawahead.teaching.budget import Deadline
+from drawahead.teaching.budget import TimeLimit
 from drawahead.verification.statistics import same_law
 
 Watch = Callable[[str, int], Callable[[Report], None] | None]
@@ -127,7 +127,7 @@ def _row(name: str, result: Result, sequential_seconds: float, reference: Tensor
 
 def _recursive(chain: Chain, num_samples: int, seed: int, reference: Tensor, watch: Watch, where: Local) -> Measured:
     base = sample(chain, num_samples, sampler=Sequential(), seed=seed, executor=where).report.seconds
-    on_round, stop = watch("recursive", num_samples), Deadline(RECURSIVE_SECONDS)
+    on_round, stop = watch("recursive", num_samples), TimeLimit(RECURSIVE_SECONDS)
     result = sample(chain, num_samples, sampler=Recursive(), seed=seed, executor=where, on_round=on_round, stop=stop)
     if result.complete:
         note = "fewer samples, for its run time has a heavy tail; the check of the distribution is weaker"

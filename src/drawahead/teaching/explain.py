@@ -13,33 +13,42 @@ from drawahead.randomness import checked_seed
 from drawahead.show.pages.document import part, still, write
 from drawahead.show.pictures import Tiles
 from drawahead.targets import PlanarMatching
+from drawahead.teaching.runners import STEPS, runner_section
 from drawahead.teaching.walks import BOARD, LENGTH, LETTERS, NAMES, Segment, Walk, walk
 from drawahead.teaching.windows import OPEN, windows
 from drawahead.validate import short
-from drawahead.words import counted
+from drawahead.words import counted, pick
 
 SEED = 4
-"""Of the runs that are shown unless another is asked for: one in which every sampler has something to correct."""
+"""The default seed: one with which every sampler has something to correct."""
 _CHOSEN = "This seed was picked from several, because every sampler has something to correct in it. "
 
 
-def explain(samplers: Sequence[str] | None = None, path: str | Path | None = None, *, seed: int = SEED) -> str:
-    """The page about these samplers, by name (None: all of them); written to `path` if one is given.
+TOPICS = (*NAMES, "runner")
+"""What the page can be about."""
 
-    All draw the same small sequence, but for `separated`, which draws a domino tiling.
+
+def explain(samplers: Sequence[str] | None = None, path: str | Path | None = None, *, seed: int = SEED) -> str:
+    """Write the page about these samplers to `path`, if there is one, and return it.
+
+    samplers: names of samplers, "left-to-right" (a model that answers only about the next token) or "runner" (what is
+        held between calls); None for all of them.
+
+    All draw the same small sequence; only `separated` draws a domino tiling, and the runner a longer sequence.
     """
     if samplers is not None and (isinstance(samplers, str) or not isinstance(samplers, Sequence) or not samplers):
-        raise InputError(f"samplers must be a list of names such as {list(NAMES[:2])}, not {short(samplers)}")
+        raise InputError(f"samplers must be a list of names such as {list(TOPICS[:2])}, not {short(samplers)}")
     seed = checked_seed(seed)
-    walks = [walk(name, seed) for name in (NAMES if samplers is None else samplers)]
+    topics = [_topic(name) for name in (TOPICS if samplers is None else samplers)]
+    walks = {name: walk(name, seed) for name in topics if name in NAMES}
     page = still(
         part("explain.html", "drawahead.teaching"),
         part("page.css") + "\n" + part("explain.css", "drawahead.teaching"),
-        title="Drawing ahead" if samplers is None else f"Drawing ahead: {', '.join(each.name for each in walks)}",
+        title="Drawing ahead" if samplers is None else f"Drawing ahead: {', '.join(topics)}",
         steps=str(LENGTH),
-        model=_model(walks),
-        contents=_contents(walks),
-        sections="\n".join(_section(each) for each in walks),
+        model=_model(list(walks.values())),
+        contents=_contents(list(walks.values()), topics),
+        sections="\n".join(_section(walks[name]) if name in walks else runner_section(seed) for name in topics),
         about=_about(seed),
     )
     if path is not None:
@@ -47,19 +56,29 @@ def explain(samplers: Sequence[str] | None = None, path: str | Path | None = Non
     return page
 
 
+def _topic(name: str) -> str:
+    if not isinstance(name, str):
+        raise InputError(f"a topic to explain must be a name such as {TOPICS[0]!r}, not {short(name)}")
+    return pick("topic", name, {each: each for each in TOPICS})
+
+
 def _model(walks: Sequence[Walk]) -> str:
+    letters = f"{LENGTH} letters {', '.join(LETTERS[:-1])} or {LETTERS[-1]} in a row, in which a letter is followed by "
+    letters = f"Drawn here: {letters}the same one with probability 0.7."
+    if not walks:
+        return letters.replace(str(LENGTH), str(STEPS), 1)
     if all(each.settled is not None for each in walks):
         return f"Drawn here: a domino tiling of a {BOARD} &times; {BOARD} board."
+    in_order = all(each.name == "left-to-right" for each in walks)
     return (
-        f"Drawn here: {LENGTH} letters {', '.join(LETTERS[:-1])} or {LETTERS[-1]} in a row, in which a letter is "
-        "followed by the same one with probability 0.7. Positions are drawn in a random order: the small number under "
-        "a letter is the step that draws it. Bars show the distribution of one step: that of the <b>draft</b> in grey, "
-        "that of the model, the <b>target</b>, in green. A triangle marks what was drawn."
+        f"{letters} Positions are drawn {'from left to right' if in_order else 'in a random order'}: the small number "
+        "under a letter is the step that draws it. Bars show the distribution of one step: that of the <b>draft</b> in "
+        "grey, that of the model, the <b>target</b>, in green. A triangle marks the letter that was drawn."
     )
 
 
-def _contents(walks: Sequence[Walk]) -> str:
-    if len(walks) < 2:
+def _contents(walks: Sequence[Walk], topics: Sequence[str]) -> str:
+    if len(topics) < 2:
         return ""
     rows = "".join(
         f'<tr><th scope=row><a href="#{each.name}">{each.name}</a></th><td>{each.report.rounds}</td>'
@@ -68,7 +87,9 @@ def _contents(walks: Sequence[Walk]) -> str:
         for each in walks
     )
     heads = "".join(f"<th scope=col>{name}</th>" for name in ("sampler", "rounds", "queries", "drafts kept", "exact"))
-    return f'<div class="decisions"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    table = f'<div class="decisions"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    link = '<p>Then: <a href="#runner">what a runner holds</a> from one call to the next.</p>'
+    return table + (link if "runner" in topics else "")
 
 
 def _drafts(each: Walk) -> str:
@@ -90,14 +111,14 @@ def _about(seed: int) -> str:
 
 def _section(each: Walk) -> str:
     guarantee = each.sampler.guarantee
-    told = f"{'exact' if guarantee.exact else 'not exact'} · rounds {guarantee.rounds} · {guarantee.reference}"
+    promise = f"{'exact' if guarantee.exact else 'not exact'} · rounds {guarantee.rounds} · {guarantee.reference}"
     report = each.report
     queries, rounds = f"{report.queries} queries", counted(report.rounds, "round")
     steps = each.chain.steps
     cost = f"This run: {steps} steps in <b>{rounds}</b> and {queries}; one by one takes {steps} of both."
     body = _BODIES[each.name](each)
     return (
-        f'<section id="{each.name}"><h2>{each.name.capitalize()}<small>{escape(told)}</small></h2>'
+        f'<section id="{each.name}"><h2>{each.name.capitalize()}<small>{escape(promise)}</small></h2>'
         f"<p>{_IDEAS[each.name]}</p><p>{cost}</p>{body}</section>"
     )
 
@@ -124,6 +145,12 @@ _IDEAS = {
     "and all later guesses are drawn again, from the new answers and the old noise.",
     "picard": "As coupled, but a step counts as kept when draft and target are close: within a total variation of "
     "0.1. It goes on from values that were not verified to the end, so it is <b>not exact</b>.",
+    "left-to-right": "A language model reads from left to right: one pass answers every letter it reads with the "
+    "distribution of the next one, but it says nothing about letters further ahead. So there is nothing to draft "
+    "those from, and a step that no answer is about yet takes the last answer as its <b>draft</b> (the "
+    "<code>first_guess</code> of a <code>CausalChain</code>). From there on it is <i>coupled</i>: one pass over prompt "
+    "and guesses <b>verifies</b> the window, guesses that the same noise confirms are <b>kept</b>, the first other one "
+    "is <b>corrected</b>, and the answers of this pass become the next drafts. The prompt here is the letter A.",
     "separated": "For distributions that fall apart: given the squares along a <b>separator</b>, the two sides of a "
     "tiling are independent. Draw the separator first, by another sampler (here coupled), then both sides at once, "
     "each with a separator of its own. Shown are the rounds in which a separator, or the last "
@@ -146,9 +173,9 @@ def _recursion(each: Walk) -> str:
             f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
         )
     first = min((segment.round for segment in each.segments), default=1)
-    asked = "Round 1 asks for the answer that everything is drafted from. " if first > 1 else ""
+    opening = "Round 1 asks for the answer that everything is drafted from. " if first > 1 else ""
     note = (
-        f"<p>{asked}Values are in the order of steps. A segment of a single step needs no verification, for there the "
+        f"<p>{opening}Values are in the order of steps. A segment of a single step needs no verification: there the "
         "draft is the target; a candidate is judged without a query, because its halves know &mu;.</p>"
     )
     end = f"<p>The sample, in the order of positions: <code>{_letters(each.sample.tolist())}</code></p>"
@@ -198,15 +225,15 @@ def _board(each: Walk) -> Iterator[str]:
     assert isinstance(whole, Tiles)
     squares = tuple((j, i, 1, 1, 2) for i, j in matching.nodes)
     for now in sorted(set(times)):
-        known = [(tile, time) for tile, time in zip(whole.tiles, times, strict=True) if time <= now]
-        tiles = squares + tuple((*tile[:4], int(time < now)) for tile, time in known)
+        settled = [(tile, time) for tile, time in zip(whole.tiles, times, strict=True) if time <= now]
+        tiles = squares + tuple((*tile[:4], int(time < now)) for tile, time in settled)
         picture = Tiles(whole.box, tiles, ("#0b8a7c", "#9fcfc6", "#8882"))
-        caption = f"<span>round {now}: {times.count(now)} dominoes</span> <span>{len(known)} of {len(times)}</span>"
+        caption = f"<span>round {now}: {times.count(now)} dominoes</span> <span>{len(settled)} of {len(times)}</span>"
         yield f"<figure>{picture.html(f'the board after round {now}')}<figcaption>{caption}</figcaption></figure>"
 
 
 _BODIES: dict[str, Callable[[Walk], str]] = {
-    **dict.fromkeys(("sequential", "stepwise", "block", "coupled", "picard"), windows),
+    **dict.fromkeys(("sequential", "stepwise", "block", "coupled", "picard", "left-to-right"), windows),
     "recursive": _recursion,
     "separated": _boards,
 }

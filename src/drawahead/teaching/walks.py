@@ -1,7 +1,7 @@
-"""One small run of each sampler, written down while it happens: what was drafted, verified, kept and corrected.
+"""One small run of each sampler, recorded while it happens: what was drafted, verified, kept and corrected.
 
-Nothing is worked out anew. A copy of the sampler is run by `drawahead.sample`, and what its own `judge` (or, of
-`Recursive`, its two decisions) is given and answers is kept.
+Nothing is computed again. `drawahead.sample` runs a copy of the sampler, and arguments and results of its own `judge`
+(for `Recursive`, of its two decisions) are recorded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from drawahead import samplers
-from drawahead.chains import TokenChain
+from drawahead.chains import CausalChain, TokenChain
 from drawahead.chains.base import Paths, Tally
 from drawahead.chains.tokens import TokenPaths
 from drawahead.counting import tilings
 from drawahead.counting.matchings.planar import PlanarMatching
-from drawahead.errors import InputError
 from drawahead.laws import Categorical, Law
 from drawahead.randomness import Stream
 from drawahead.report import Report
@@ -31,12 +30,11 @@ from drawahead.samplers.recursive import Recursion
 from drawahead.samplers.window import Window, WindowSampler
 from drawahead.show.films.replay import replay
 from drawahead.targets import MarkovChain
-from drawahead.validate import short
 from drawahead.words import meant, pick
 
 LENGTH, LETTERS = 10, "ABC"
 _Key = tuple[int, ...]
-_STICKY = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
+STICKY = [[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]]
 BOARD = 20
 """The side of the board whose domino tilings `Separated` draws."""
 _MADE: dict[str, Callable[[], Sampler]] = {
@@ -47,9 +45,10 @@ _MADE: dict[str, Callable[[], Sampler]] = {
     "coupled": lambda: samplers.Coupled(window=5),
     "picard": lambda: samplers.Picard(window=5),
     "separated": Separated,
+    "left-to-right": lambda: samplers.Coupled(window=5),
 }
 NAMES = tuple(_MADE)
-"""The samplers, in the order in which they are best explained."""
+"""The runs, in the order in which they are best explained: one of each sampler, and one of a left-to-right model."""
 
 
 @final
@@ -115,13 +114,11 @@ class Walk:
 
 
 def walk(name: str, seed: int) -> Walk:
-    """A run of the sampler called `name`."""
-    if not isinstance(name, str):
-        raise InputError(f"a sampler to explain is given by its name, not {short(name)}")
-    name, sampler = meant(name, _MADE), pick("sampler", name, _MADE)()
+    """A run of the sampler called `name`, or of a left-to-right model."""
+    name, sampler = meant(name, _MADE), pick("topic", name, _MADE)()
     if isinstance(sampler, Separated):
         return _separated(name, sampler, seed)
-    chain = TokenChain(MarkovChain(LENGTH, _STICKY))
+    chain = _left_to_right() if name == "left-to-right" else TokenChain(MarkovChain(LENGTH, STICKY))
     paths = chain.start(seed, torch.tensor([0]), Tally())
     rounds: list[Judged] = []
     segments: list[Segment] = []
@@ -136,6 +133,12 @@ def walk(name: str, seed: int) -> Walk:
         _shadow(watched, "judge", lambda window: _judged(sampler, window, rounds))
     result = sample(chain, 1, sampler=watched, seed=seed, on_round=reports.append)
     return Walk(name, sampler, chain, result.samples[0], paths.order[0], result.report, rounds, segments)
+
+
+def _left_to_right() -> CausalChain:
+    """The same letters from a model that answers, for every letter, with the distribution of the next one."""
+    table = torch.tensor(STICKY, dtype=torch.float64).log()
+    return CausalChain(lambda tokens: table[tokens], vocab_size=len(LETTERS), max_length=LENGTH, prompt=[0])
 
 
 def _shadow(sampler: Sampler, name: str, method: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from drawahead.samplers import Coupled
 from drawahead.teaching.walks import LENGTH, LETTERS, Judged, Walk
 
 OPEN = 4
@@ -17,14 +18,14 @@ def windows(each: Walk) -> str:
 def _round(each: Walk, number: int, judged: Judged) -> str:
     committed = min(judged.kept + 1, LENGTH - judged.start)
     if judged.width:
-        verb = "kept" if each.name != "coupled" else "agreed"
-        told = f"{judged.width} drafted, {judged.kept} {verb}, {committed} committed"
+        verb = "agreed" if isinstance(each.sampler, Coupled) else "kept"
+        summary = f"{judged.width} drafted, {judged.kept} {verb}, {committed} committed"
     else:
-        told = "no draft: one step drawn outright"
+        summary = "no draft: one step drawn outright"
     state = "open" if number <= (OPEN if judged.width or number == 1 else 2) else ""
     steps = "".join(_step(each, judged, i) for i in range(judged.width + 1) if judged.start + i < LENGTH)
     return (
-        f'<details class="round-card" {state}><summary>Round {number} <span>· {told}</span></summary>'
+        f'<details class="round-card" {state}><summary>Round {number} <span>· {summary}</span></summary>'
         f'{_cells(each, judged, committed)}<div class="steps">{steps}</div></details>'
     )
 
@@ -145,6 +146,7 @@ _VERDICTS: dict[str, Callable[[Judged, int], str]] = {
     "block": _block,
     "coupled": _coupled,
     "picard": _picard,
+    "left-to-right": _coupled,
 }
 
 
@@ -159,5 +161,5 @@ def _bars(chances: Sequence[float], kind: str, drawn: int | None) -> str:
             f'<rect class="{kind}" x="12" y="{13 * i + 1.5}" width="{max(0.5, length):.1f}" height="9"/>'
             f'<text class="value" x="{16 + length:.1f}" y="{13 * i + 9}">{chance:.2f}{mark}</text>'
         )
-    told = ", ".join(f"{letter} {chance:.2f}" for letter, chance in zip(LETTERS, chances, strict=True))
-    return f'<svg class="law" viewBox="0 0 122 39" role="img" aria-label="{told}">{"".join(shapes)}</svg>'
+    label = ", ".join(f"{letter} {chance:.2f}" for letter, chance in zip(LETTERS, chances, strict=True))
+    return f'<svg class="law" viewBox="0 0 122 39" role="img" aria-label="{label}">{"".join(shapes)}</svg>'

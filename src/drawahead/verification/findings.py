@@ -55,7 +55,7 @@ class Verdict:
 
     @property
     def blind(self) -> tuple[str, ...]:
-        """What the tests would not have found."""
+        """What the tests could not have detected."""
         return tuple(
             self._blind(part, way) for part, ways in self.power.items() for way, least in ways.items() if least is None
         )

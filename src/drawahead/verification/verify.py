@@ -53,18 +53,18 @@ def verify(
 ) -> Verdict:
     """Test whether samples of `target` drawn in parallel have the law of those drawn one step at a time.
 
-    First the model: asked twice, alone and in a batch it must answer the same, up to the rounding that it shows on
-    batches of copies of one question; a token oracle's doors must agree, and an answer may not depend on what is not
-    drawn yet. Then, for each sampler, *every step* of the samples against the model's own law of it (see `steps`); and
-    the *samples* against as many sequential ones of another seed, by chi-square tests for tokens and
-    Kolmogorov-Smirnov tests for vectors (`verification.statistics`). On tokens `Coupled` must moreover draw the very
-    samples that `Sequential` draws with the same seed, but for as many as rounding explains. By default the samplers
-    are `Coupled()` and `Block()`, which left-to-right models do without.
+    First the model: the same query, repeated, alone and in a batch, must get the same answer, up to the rounding seen
+    on batches of copies of one query; all methods of a token oracle must agree, and no answer may depend on later
+    steps. Then, for each sampler, *every step* of the samples is tested against the model's own distribution of it (see
+    `steps`), and the *samples* against as many sequential ones of another seed, by chi-square tests for tokens and
+    Kolmogorov-Smirnov tests for vectors (`verification.statistics`). On tokens `Coupled` must also draw the same
+    samples as `Sequential` with the same seed, except for as many as rounding explains. By default the samplers are
+    `Coupled()` and `Block()`; for left-to-right models only `Coupled()`.
 
-    Where nothing is wrong, the probability that any test of steps or samples fails is at most `level`. What each part
-    would have found is measured, not assumed: see `Verdict.power`. That takes a while; `with_power=False` leaves it
-    out, and the verdict says so. `Verdict.untested` lists what was not tested. `watch` is called with the name of each
-    part, and returns what is called after every round.
+    Where nothing is wrong, the probability that any test of steps or samples fails is at most `level`. The power of
+    each part is measured, not assumed: see `Verdict.power`. That takes a while; `with_power=False` skips it, and the
+    verdict says so. `Verdict.untested` lists what was not tested. `watch` is called with the name of each part, and
+    returns an `on_round` callback for it.
     """
     chain = as_chain(target)
     if whole("num_samples", num_samples) < FEWEST:

@@ -19,7 +19,9 @@ from drawahead.values import dataclass
 
 
 class FirstGuess:
-    """The law of a step that lies ahead of all answers: that of an earlier step, or one made from the tokens so far."""
+    """How to guess a step that no answer is about yet: by the law of an earlier step, or by a law made from the tokens
+    so far.
+    """
 
     looks_back: bool = False
     """Whether it reads answers from before the last one."""
@@ -27,26 +29,26 @@ class FirstGuess:
     """Whether it has a law of its own."""
 
     def source(self, prefix: Tensor, position: Tensor) -> Tensor:
-        """The step whose answer serves for the step `position`, where `prefix` is the last one answered."""
+        """The step whose answer is used for the step `position`, where `prefix` is the last step with an answer."""
         return prefix
 
     def rows(self, tokens: Tensor, ahead: Tensor, vocab_size: int) -> Tensor:
-        """The law (c, q) of the token `ahead` (c,) places behind the last known one of each row (c, L): the prompt and
-        what is drawn or guessed so far, then HIDDEN."""
+        """The law (c, q) of the token `ahead` (c,) places after the last token of each row (c, L), which holds the
+        prompt, the tokens drawn or guessed so far, then HIDDEN."""
         raise NotImplementedError
 
 
 @final
 @dataclass(frozen=True)
 class LastAnswer(FirstGuess):
-    """The law of the last step that was answered."""
+    """Guess every later step from the law of the last step that the model has answered."""
 
 
 @final
 @dataclass(frozen=True)
 class Above(FirstGuess):
-    """The law of the step `stride` before: the pixel above, in an image of that width; the same codebook one frame
-    before, in sound with as many codebooks."""
+    """Guess from the law of the step `stride` earlier: in an image of that width, the pixel above; in sound with that
+    many codebooks, the same codebook one frame earlier."""
 
     stride: int
 
@@ -66,7 +68,7 @@ class Above(FirstGuess):
 @final
 @dataclass(frozen=True)
 class Uniform(FirstGuess):
-    """All tokens alike."""
+    """Guess all tokens with equal probability."""
 
     @property
     def reads_tokens(self) -> bool:  # type: ignore[override]
@@ -82,7 +84,9 @@ _SURE = 0.95  # of what followed the same tokens before
 @final
 @dataclass(frozen=True)
 class Ngram(FirstGuess):
-    """What followed the last `k` tokens where they came before, prompt included; else tokens as often as they came."""
+    """Guess what followed the last `k` tokens where they occurred before, in the prompt or the sample; if they did not,
+    guess tokens by how often they occurred.
+    """
 
     k: int = 2
 

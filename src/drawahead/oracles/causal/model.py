@@ -19,8 +19,8 @@ SAME = 1e-3
 
 
 class CausalOracle(abc.ABC):
-    """Log-probabilities of the next token along given tokens. Only `rows` must be written; a model with a cache writes
-    `cache` and `extend`, too, which promise the same numbers.
+    """A left-to-right model: log-probabilities of the next token after each token of a sequence. Only `rows` must be
+    written; a model with a cache also writes `cache` and `extend`, which must return the same numbers.
 
     Rows of a condition come as keyword arguments, one row for each sequence.
     """
@@ -33,27 +33,26 @@ class CausalOracle(abc.ABC):
     """How many tokens it can read, the prompt among them; None: any number."""
 
     def view(self) -> View | None:
-        """How its samples look; None: as symbols."""
+        """The view that shows its samples; None shows symbols."""
         return None
 
     @abc.abstractmethod
     def rows(self, tokens: Tensor, first: int, **condition: Tensor) -> Tensor:
         """The law of the token after each of `tokens[:, first:]`, given all before it: (b, n) -> (b, n - first, q).
 
-        What stands behind a token may be anything, and may not change its answer.
+        Later tokens may be anything and must not change the answer.
         """
 
     def cache(self, rows: int, length: int) -> dict[str, Tensor]:
-        """Room for what is kept of `length` tokens of so many sequences: tensors (rows, ...), by name. None of it by
-        default: the whole sequence is read in every round."""
+        """An empty cache for `length` tokens of so many sequences: tensors (rows, ...), by name. By default there is
+        none, and every round reads the whole sequence."""
         return {}
 
     def extend(self, cache: dict[str, Tensor], tokens: Tensor, position: Tensor, **condition: Tensor) -> Tensor:
-        """Enter tokens (b, s) into the cache at these positions (b, s), over what was there, and answer the law of the
-        token after each: (b, s, q).
-
-        A token sees what is entered at positions up to its own. So going back needs nothing: what lies behind is not
-        seen until it is written over. Shapes are all this may depend on, so that it can be captured as a CUDA graph.
+        """Write tokens (b, s) into the cache at these positions (b, s), replacing earlier ones, and return the law of
+        the token after each: (b, s, q). A token attends to positions up to its own, so wrong guesses need not be
+        removed: later positions are not read until they are overwritten. Control flow may depend on shapes only, so
+        that the call can be captured as a CUDA graph.
         """
         raise NotImplementedError(f"{type(self).__name__} has a cache, but no extend()")
 

@@ -55,15 +55,15 @@ class ProteinMPNN(BackboneOracle):
         some residues, {"A10": {"W": 2.0}}; or an array (n, 21).
     tied: groups of residues that get the same amino acid, such as [["A1", "B1"], {"A2": 1.0, "B2": 0.5}]: each group is
         one step, drawn from the weighted mean of its members' logits.
-    profile: amino acids known from elsewhere, such as an alignment, mixed into the law.
+    profile: amino acid frequencies from elsewhere, such as an alignment, mixed into the distribution.
     membrane: for membrane models, where residues lie: 0, 1 (at its surface) or 2 (inside), or {"A10-25": 2} for some;
         for the one with a global label, 1 for a transmembrane protein.
     evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
-        one). What is decoded later sees of a known residue its token and what it saw itself.
+        one). Residues decoded later attend to a fixed residue's token and to its own context.
     backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
 
-    Residues are named by position, by label ("A42"), by range ("A10-25") or by chain ("A"); see `Backbone.select`.
-    The encoder runs here, once; all sequences share what it found. Steps are residues, unless some are tied.
+    Residues are named by position, by label ("A42"), by range ("A10-25") or by chain ("A"); see `Backbone.select`. The
+    encoder runs once, in the constructor, for all sequences. Steps are residues, unless some are tied.
     """
 
     def __init__(

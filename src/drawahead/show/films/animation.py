@@ -24,8 +24,8 @@ _FEW = 100  # parts of a picture, if several fit side by side
 
 
 def animation(film: Film, path: str | Path | None = None) -> bytes:
-    """A film as an animated GIF: one by one on the left, drawahead on the right, a frame for each round while they are
-    few. Written to `path` if one is given."""
+    """A film as an animated GIF: one by one on the left, drawahead on the right, with a frame for each round if there
+    are few. Written to `path` unless that is None."""
     instance("film", film, Film, "what drawahead.show.film gives")
     plots.check()
     file = None if path is None else validate.path("path", path)

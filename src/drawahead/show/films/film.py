@@ -35,9 +35,12 @@ def film(
 ) -> Film:
     """How the first `samples` of a result were drawn.
 
-    target: what they were drawn from. view: how they look; None takes what suits the target. sampler: what drew them;
-    None takes the one that the report names. Tokens follow from the report alone, unless `Separated` drew them; it, and
-    vectors, are drawn again, which costs the rounds once more.
+    target: the chain or oracle of the samples.
+    view: how they are shown; None takes the target's own view.
+    sampler: the sampler that drew them; None takes the one in the report.
+
+    Films of tokens need only the report, unless `Separated` drew them; those, and vectors, are sampled again, which
+    costs the same rounds once more.
     """
     chain, sampler = as_chain(target), as_sampler(sampler)
     instance("result", result, Result, "what drawahead.sample gives")

@@ -52,7 +52,8 @@ class Gallery:
 def gallery(target: Target, result: Result, samples: int | None = None, *, view: View | None = None) -> Gallery:
     """The first `samples` of a result (None: as many as suit a page), as `view` shows them.
 
-    target: what they were drawn from. view: None takes the one that suits the target.
+    target: the chain or oracle of the samples.
+    view: how they are shown; None takes the target's own view.
     """
     chain = as_chain(target)
     instance("result", result, Result, "what drawahead.sample gives")

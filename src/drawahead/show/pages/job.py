@@ -29,10 +29,11 @@ def job_page(
     films: int = 4,
     view: View | None = None,
 ) -> str:
-    """The page about what is finished of a job; written to `path` if one is given.
+    """The page about a job's finished samples; written to `path` unless that is None.
 
-    target: what the job draws from. Without it samples are shown as plain as they are stored, and there is no film.
-    The others are as for `page`.
+    target: the chain or oracle of the job. Without it samples are shown as stored, and there is no film.
+
+    The other arguments are those of `page`.
     """
     config = job.config
     report = job.report
@@ -60,7 +61,7 @@ def job_page(
 
 
 def job_film(job: Job, *, target: Target, films: int = 4, view: View | None = None) -> Film:
-    """How the first `films` samples of a job were drawn; the others are as for `job_page`."""
+    """A film of how the first `films` samples of a job were drawn; the other arguments are those of `job_page`."""
     instance("job", job, Job, "what drawahead.jobs.read gives")
     chain, films = as_chain(target), whole("films", films, 1)
     result = _result(chain, job, job.samples(0, min(job.num_samples, films)))

@@ -36,10 +36,13 @@ def page(
 ) -> str:
     """The page about a result; written to `path` if one is given.
 
-    target: what was drawn from. samples: how many to show (None: as many as suit a page). films: how many
-    samples to animate (0 for none). view: how samples look; None takes what suits the target. sampler: what drew them;
-    None takes the one that the report names. about: more lines for the configuration. note: what readers should be
-    warned of; that a run was stopped early is said without it.
+    target: the chain or oracle of the samples.
+    samples: how many to show (None: as many as suit a page).
+    films: how many samples to animate (0 for none).
+    view: how samples are shown; None takes the target's own view.
+    sampler: the sampler that drew them; None takes the one in the report.
+    about: more lines for the configuration.
+    note: a warning for readers; a run that was stopped early gets one anyway.
     """
     chain, sampler = as_chain(target), as_sampler(sampler)
     view = viewed(view) or view_of(chain)

@@ -34,18 +34,18 @@ class View(abc.ABC):
         return " ".join(f"{value:{form}}" for value in sample.flatten().tolist())
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
-        """The samples, or the first few, as wide as the console at most."""
+        """The samples, or the first few, no wider than the console."""
         from drawahead.show import terminal
 
         lines = [self.line(sample) for sample in result.samples[: terminal.PRINTED]]
         return terminal.lines(lines, len(result.samples), console.width)
 
     def plain(self, samples: Tensor) -> list[Any]:
-        """Samples as JSON holds them."""
+        """Samples as plain values for JSON."""
         return samples.tolist()
 
     def draw(self, samples: Tensor, path: Path) -> None:
-        """Write the samples as a picture, where `formats` says they can be."""
+        """Write the samples as a picture, in one of the formats in `formats`."""
         from drawahead.show import painting
 
         pictures = (self.picture(sample) for sample in samples)

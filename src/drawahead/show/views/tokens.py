@@ -45,7 +45,7 @@ class Tokens(TokenView):
 @final
 @dataclass(frozen=True)
 class Texts(TokenView):
-    """Sequences as text. `letters` gives the character, word or number of every position of a sample (n,)."""
+    """Sequences as text. `letters` returns the character, word or number at every position of a sample (n,)."""
 
     shown = 12
     formats = (".npz", ".json", ".txt")

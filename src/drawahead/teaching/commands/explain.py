@@ -1,4 +1,4 @@
-"""`drawahead explain`: a page that walks through one small run of each sampler."""
+"""`drawahead explain`: a page that walks through one small run of each sampler, and three calls of a runner."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from drawahead.words import meant
 
 
 def _names(incomplete: str) -> list[str]:
-    from drawahead.teaching.walks import NAMES
+    from drawahead.teaching.explain import TOPICS
 
-    return [name for name in NAMES if name.startswith(incomplete.lower())]
+    return [name for name in TOPICS if name.startswith(incomplete.lower())]
 
 
 def explain(
-    sampler: Annotated[
+    topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SAMPLER]",
-            help="A sampler that `drawahead samplers` lists; all of them by default.",
+            metavar="[TOPIC]",
+            help="A sampler that `drawahead samplers` lists, left-to-right or runner; all of them by default.",
             show_default=False,
             autocompletion=_names,
         ),
@@ -42,15 +42,14 @@ def explain(
 ) -> None:
     """Write a page that walks through one small run of each sampler: draft, verify, keep, correct."""
     from drawahead import teaching
-    from drawahead.teaching.explain import SEED
-    from drawahead.teaching.walks import NAMES
+    from drawahead.teaching.explain import SEED, TOPICS
 
     seed = SEED if seed is None else seed
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out {out}: the page is HTML; its name must end in .html")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
-    names = list(NAMES) if sampler is None else [meant(sampler, NAMES)]
+    names = list(TOPICS) if topic is None else [meant(topic, TOPICS)]
     teaching.explain(names, out, seed=seed)
     if json:
         say_json({"page": str(out), "samplers": names, "seed": seed})
