@@ -28,7 +28,7 @@ def bill() -> dict[str, Any]:
     listed = {name.lower(): stated for name, stated in re.findall(r"(?m)^\| (\S+) \| \S+ \| (.+) \| .+ \|$", page)}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     core = {re.split(r"[^\w.-]", text)[0] for text in project["dependencies"]}
-    networks = sorted(path.stem for path in (ROOT / "src/drawahead/networks/weights").glob("*.md"))
+    networks = sorted(path.stem for path in (ROOT / "models/drawahead_models").glob("*.md"))
     packages: dict[tuple[str, str], dict[str, Any]] = {}
     for lock in LOCKS:
         for name, version, rest in _ENTRY.findall((ROOT / lock).read_text()):

@@ -18,6 +18,7 @@ def names_in(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*code.co_names, *inner, *texts]))
 
 
-def is_installed(module: types.ModuleType | None) -> bool:
+@functools.lru_cache(4096)
+def is_installed(file: str | None) -> bool:
     """Whether a module is Python's, an installed package's or ours: by where its file is, not by its name."""
-    return (getattr(module, "__file__", None) or HOMES[0]).startswith(HOMES)
+    return (file or HOMES[0]).startswith(HOMES)

@@ -13,7 +13,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.arguments import Rows, Told, of_passes
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
-from drawahead.diffusers.schedulers.pairs import Twice, paired
+from drawahead.diffusers.schedulers.pairs import PairedDenoiser, paired
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
@@ -98,7 +98,7 @@ def from_diffusers(
         image = plan.signal[0] * image.double().cpu()
         plan = replace(plan, start=float(plan.noise[0]))  # as noisy as its levels say
     return GaussianChain(
-        denoiser if tables is None else Twice(denoiser, tables),
+        denoiser if tables is None else PairedDenoiser(denoiser, tables),
         Given(plan),
         shape_of(network, channels) if shape is None else shape,
         start=start,

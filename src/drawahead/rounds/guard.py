@@ -102,7 +102,7 @@ class Guard:
             self._mapping(value if kind is dict else vars(value))
         elif isinstance(value, types.FunctionType):
             self._function(value)
-        elif isinstance(value, types.ModuleType) and getattr(value, "__file__", None) and is_installed(value):
+        elif isinstance(value, types.ModuleType) and (at := getattr(value, "__file__", None)) and is_installed(at):
             self.marks.append(value.__name__)  # all that it imports would be walked otherwise
         elif isinstance(value, type):
             self._class(value)
@@ -126,7 +126,7 @@ class Guard:
     def _class(self, kind: type) -> None:
         for base in kind.__mro__:
             self.marks.append(weakref.ref(base))
-            if not is_installed(sys.modules.get(base.__module__)):  # Python notes things under names of its own
+            if not is_installed(getattr(sys.modules.get(base.__module__), "__file__", None)):  # names of Python's own
                 own = vars(base).items()
                 self._mapping({n: e for n, e in own if not n.startswith("__") or isinstance(e, types.FunctionType)})
             elif isinstance(forward := vars(base).get("forward"), types.FunctionType):
@@ -141,7 +141,7 @@ class Guard:
         for name, entry in ((name, value.__globals__[name]) for name in names if name in value.__globals__):
             if not isinstance(entry, types.ModuleType):
                 self._mapping({name: entry})
-            elif not is_installed(entry):
+            elif not is_installed(getattr(entry, "__file__", None)):
                 self._mapping({inner: vars(entry)[inner] for inner in names if inner in vars(entry)})
 
 

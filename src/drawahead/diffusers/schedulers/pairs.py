@@ -35,7 +35,7 @@ class _Step:
 
 
 def paired(ready: Any, options: Options, first: int) -> tuple[Recipe, Tensor]:
-    """Steps from call number `first` on, and the tables of `Twice`. The scheduler is left as it is."""
+    """Steps from call number `first` on, and the tables of `PairedDenoiser`. The scheduler is left as it is."""
     make, kind, time = again(ready), type(ready).__name__, ready.timesteps[first::2]
     try:
         signal, noise = levels_of(in_float64(make()), time)
@@ -110,7 +110,7 @@ def _explains(found: list[float], call: Equation) -> bool:
 
 
 @final
-class Twice:
+class PairedDenoiser:
     """Both calls of a step as one query. Tables (8, N): the scale of the state at the first call; p and q; scale and
     time of the second call; what the answer takes of the state and of both outputs."""
 

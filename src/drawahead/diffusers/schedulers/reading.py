@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, final
 
@@ -51,11 +51,9 @@ _VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large", "learned", "learn
 _ROOM = 0.5
 """A learned variance is hoped to stay above this share of the fixed small one, in standard deviations."""
 _FEW = 24  # steps at which a scheduler of diffusers is seen to do as its tables say
-
 _MOST = 8  # recipes that are held
 
 Options = Mapping[str, Any]
-Read = Callable[[Any, Options, int], Any]
 
 
 @final
@@ -66,18 +64,11 @@ class Recipes:
     def __init__(self) -> None:
         self._held: dict[object, Recipe] = {}
 
-    def of(
-        self,
-        scheduler: Any,
-        num_inference_steps: int | None,
-        options: Options,
-        strength: float = 1.0,
-        read: Read | None = None,
-    ) -> Any:
+    def of(self, scheduler: Any, steps: int | None, options: Options, strength: float = 1.0, read: Any = None) -> Any:
         """The steps of a scheduler, or an InputError that names the setting that stands against it.
 
         `options` are those of its `step`. With a `strength` below 1 only that share of the steps is taken, at the end.
-        read: how, if not as steps of one call each.
+        `read` replaces `prepared`.
         """
         if isinstance(scheduler, type):
             raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
@@ -86,7 +77,7 @@ class Recipes:
         with lent(scheduler) as ready:
             if _family(ready) and _stock(ready):
                 _check_settings(ready)  # before its own messages come, which name no remedy
-            steps = _set_timesteps(ready, num_inference_steps)
+            steps = _set_timesteps(ready, steps)
             taken = int(steps * strength)
             if not taken:
                 raise InputError(f"strength={strength} leaves no step of {steps}; give more")
