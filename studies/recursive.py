@@ -20,7 +20,7 @@ from drawahead.sample import sample
 from drawahead.samplers import Recursive
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import TARGETS, GaussianMixture, Hypercube
-from drawahead.teaching.budget import Deadline
+from drawahead.teaching.budget import TimeLimit
 from studies.estimates import slope
 from studies.study import Data, Stamp, Study, Watch, origin
 from studies.tables import table
@@ -94,7 +94,7 @@ def _row(setting: Setting, seconds: float, largest: int) -> list[Cell]:
 def measured(setting: Setting, n: int, seconds: float) -> Cell:
     """One length: what every sample took. Samples that did not finish in time took as many rounds, or more."""
     num_samples = 32 if n <= 256 else 16 if n <= 1024 else 8
-    limit = Deadline(seconds, time.process_time)
+    limit = TimeLimit(seconds, time.process_time)
     result = sample(setting.chain(n), num_samples, sampler=VARIANTS[setting.variant], seed=SEED, stop=limit)
     report = result.report
     rounds = [*report.sample_rounds, *[report.rounds] * (num_samples - report.num_samples)]

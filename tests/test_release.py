@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 import tomllib
@@ -192,3 +193,12 @@ def test_interpreters_that_are_not_there_are_left_out() -> None:
     here = "{}.{}".format(*sys.version_info)
     found = check.interpreters([here, "2.99"])
     assert found == {here: sys.executable} and check.version_of(sys.executable) == here
+
+
+def test_the_first_sample_takes_what_was_measured() -> None:
+    figures = json.loads((ROOT / "docs/data/first_sample.json").read_text())
+    page = (ROOT / "docs/release.md").read_text()
+    assert all(
+        f"| {name.partition(',')[0]} | {value} {name.split(', ')[1]} |" in page for name, value in figures.items()
+    )
+    assert figures["base wheel, MB"] < 1

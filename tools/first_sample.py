@@ -7,6 +7,7 @@ The figures go to docs/data/first_sample.json; docs/release.md quotes them, and 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,9 @@ def main() -> None:
         run(sys.executable, "-m", "venv", home)
         pip, files, wanted = (home / "bin/python", "-m", "pip"), Path(folder) / "files", "drawahead[cli]"
         began = time.perf_counter()
-        bounds = ("-c", ROOT / "constraints.txt", "--find-links", dist)
+        versions = Path(folder) / "constraints.txt"  # without hashes, which our own wheels have not
+        versions.write_text("\n".join(re.findall(r"(?m)^[\w.-]+==\S+", (ROOT / "constraints.txt").read_text())))
+        bounds = ("-c", versions, "--find-links", dist)
         run(*pip, "download", "--no-cache-dir", *bounds, "-d", files, wanted)
         fetched = time.perf_counter()
         run(*pip, "install", "--no-index", "--find-links", files, wanted)

@@ -16,7 +16,7 @@ from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors import Local
 from drawahead.rounds.threads import Query
 from drawahead.sample import sample
-from drawahead.teaching.budget import Deadline
+from drawahead.teaching.budget import TimeLimit
 from studies.estimates import mean
 from studies.growth.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 
@@ -63,7 +63,7 @@ def measure(setting: Setting, n: int, before: Measurement | None, plan: Plan) ->
     chain = setting.chain(n)
     sampler = setting.make_sampler(n)
     # Processor time: what is cut does not depend on what else the machine does.
-    limit = Deadline(seconds, time.process_time)
+    limit = TimeLimit(seconds, time.process_time)
     result = sample(chain, num_samples, sampler=sampler, seed=0, executor=counting, stop=limit)
     report, complete = result.report, result.complete
     assert int(counting.queries.sum()) == report.queries, "the engine and the executor count differently"
