@@ -140,7 +140,8 @@ class Stamp:
     """When, with what and by which options something is measured: every file of data says so."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.options = getattr(arguments, "words", "")
+        words = getattr(arguments, "words", "").split()
+        self.options = " ".join(Path(word).name if Path(word).is_absolute() else word for word in words)
         self.began = time.perf_counter()
 
     def made(self) -> Data:

@@ -57,7 +57,7 @@ def _trees(rows: list[Row]) -> dict[str, str | None]:
         own = [by[name, churn] for churn in CHURNS]
         queries = sum(row["queries"] for row in own) / len(own)
         lines.append([name, *(f"{row['calls']:.1f}" for row in own), f"{queries:.0f}"])
-    heading = ["calls a sample", *(f"churn {churn:g}" for churn in CHURNS), "queries, in the mean"]
+    heading = ["calls per sample", *(f"churn {churn:g}" for churn in CHURNS), "queries, in the mean"]
     best = {
         churn: min(row["calls"] for row in part if not row.get("ahead") and row["churn"] == churn) for churn in CHURNS
     }
@@ -153,7 +153,9 @@ def _image(found: Row) -> dict[str, str | None]:
     told = [f"{name} up to {steps[-1]} steps" for name, steps in seen.items() if steps]
     affordable = max(row["steps"] for row in solvers if row["ms"] <= ahead["ms"] * 1.02)
     return {
-        "image": table(["", "", "ms an image", "samples", *(f"distance of {PARTS[part]}, %" for part in parts)], lines),
+        "image": table(
+            ["", "", "ms per image", "samples", *(f"distance of {PARTS[part]}, %" for part in parts)], lines
+        ),
         "fine": PARTS["detail"] if "detail" in parts else None,
         "image_gpu": found["gpu"],
         "ahead_ms": f"{ahead['ms']:.0f}",
