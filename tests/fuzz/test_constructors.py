@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import drawahead as da
 from drawahead import ardiffusion as ar
 from drawahead import rtk, schedules, targets
-from tests.fuzz.fuzzing import fuzzed, only_our_errors, strange
+from tests.fuzz.fuzzing import clear_errors, fuzzed, strange
 
 Use = Callable[[Any], object]
 
@@ -319,6 +319,6 @@ def test_one_or_two_strange_arguments(name: str, data: st.DataObject) -> None:
     if not arguments:
         return
     odd = data.draw(st.lists(st.sampled_from(sorted(arguments)), min_size=1, max_size=2, unique=True))
-    given = {**arguments, **{key: data.draw(strange, key) for key in odd}}
-    with only_our_errors():
-        use(make(**given))
+    changed = {key: data.draw(strange, key) for key in odd}
+    with clear_errors(arguments, changed):
+        use(make(**{**arguments, **changed}))

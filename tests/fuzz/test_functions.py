@@ -18,7 +18,7 @@ from drawahead.laws import Categorical, Gaussian
 from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_pdb
 from drawahead.samplers import Coupled
 from drawahead.verification import statistics
-from tests.fuzz.fuzzing import elsewhere, fuzzed, huge, only_our_errors, strange, tensors
+from tests.fuzz.fuzzing import clear_errors, elsewhere, fuzzed, huge, only_our_errors, strange, tensors
 
 TOKENS = targets.Pairs(4)
 VECTORS = da.GaussianChain(targets.Hypercube(4), da.StochasticLocalization(9))
@@ -261,6 +261,6 @@ def test_what_is_right_is_done(name: str) -> None:
 def test_one_or_two_strange_arguments(name: str, data: st.DataObject) -> None:
     call, arguments = DOORS[name]
     odd = data.draw(st.lists(st.sampled_from(sorted(arguments)), min_size=1, max_size=2, unique=True))
-    given = {**arguments, **{key: data.draw(values_of(key), key) for key in odd}}
-    with elsewhere(), only_our_errors():
-        call(**given)
+    changed = {key: data.draw(values_of(key), key) for key in odd}
+    with elsewhere(), clear_errors(arguments, changed):
+        call(**{**arguments, **changed})

@@ -14,7 +14,7 @@ import drawahead as da
 from drawahead import ardiffusion, counting, jobs, networks, rtk, samplers, schedules, show, targets, teaching, tilings
 from drawahead.errors import InputError
 from drawahead.verification import statistics
-from tests.fuzz.fuzzing import fuzzed, only_our_errors, strange
+from tests.fuzz.fuzzing import clear_errors, fuzzed, only_our_errors, strange
 from tests.fuzz.test_constructors import MADE
 from tests.fuzz.test_functions import DOORS
 
@@ -87,6 +87,16 @@ def test_only_our_errors_pass() -> None:
     for error in (TypeError("no"), KeyError(3), InputError(""), InputError("x" * 10_000)):
         with pytest.raises((TypeError, KeyError, AssertionError)), only_our_errors():
             raise error
+
+
+def test_what_python_says_of_a_wrong_type_passes_and_of_a_wrong_value_does_not() -> None:
+    with clear_errors({"steps": 3}, {"steps": "three"}):
+        raise TypeError("a text where a number belongs")
+    for error in (TypeError("a fault of ours"), AttributeError("another")):
+        with pytest.raises(type(error)), clear_errors({"steps": 3}, {"steps": -1}):
+            raise error
+    with pytest.raises(ZeroDivisionError), clear_errors({"steps": 3}, {"steps": "three"}):
+        raise ZeroDivisionError
 
 
 def quick(test: Callable[..., None]) -> Any:
