@@ -135,6 +135,7 @@ def test_ctrl_c_in_the_oracle_keeps_what_is_finished(sampler: da.Sampler | None)
 def test_ctrl_c_waits_until_a_round_is_captured() -> None:
     """A stream whose capture is broken off captures for good: found by `tools/soak.py` on a GPU."""
     done = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores Ctrl-C
 
     def capture() -> None:
         with uninterrupted():
@@ -142,9 +143,12 @@ def test_ctrl_c_waits_until_a_round_is_captured() -> None:
             time.sleep(0.05)
             done.append("captured")
 
-    with pytest.raises(KeyboardInterrupt):
-        capture()
-    assert done == ["captured"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            capture()
+        assert done == ["captured"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_token_set_from_another_thread_stops_a_run() -> None:
