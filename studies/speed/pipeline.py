@@ -5,7 +5,6 @@ diffusers is imported here alone, and only where something is measured.
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import math
 import statistics
@@ -15,23 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 import drawahead as da
-from drawahead.errors import InputError
-from drawahead.show.pictures import encoded
 from studies.speed.fresh import started
 from studies.speed.place import Place, Setting
 from studies.speed.timing import Row, measured
 
-SIDE, STEPS, BATCH, PICTURES = 32, 1000, 256, 16
+SIDE, STEPS, BATCH, LESSONS = 32, 1000, 256, 1024
 _FILE = "unet.pt"
 _AVERAGED = 0.999
-_TOGETHER_SECONDS = 85.0  # must be left for a batch of pictures from diffusers, and for the parts after this one
-_FULL_PRECISION_SECONDS = 125.0  # and for float32
-_COMPILING_SECONDS = 100.0  # and to compile the network
 
 
 def prepare() -> None:
@@ -60,15 +53,13 @@ def scheduler() -> Any:
     return diffusers.DDPMScheduler(num_train_timesteps=STEPS, clip_sample=True)
 
 
-def images(place: Place, folder: Path | None) -> Tensor:
-    """Fashion-MNIST, padded to 32 x 32, from -1 to 1 (m, 1, 32, 32); noise for a stand-in."""
-    if folder is None:
-        if place.real:
-            raise InputError("--data must name the folder with train-images-idx3-ubyte.gz")
+def images(place: Place) -> Tensor:
+    """What the shipped network of clothes draws, padded to 32 x 32, from -1 to 1 (m, 1, 32, 32); noise for a
+    stand-in."""
+    if not place.real:
         return torch.rand(64, 1, SIDE, SIDE) * 2 - 1
-    raw = gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes())
-    pixels = torch.tensor(np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 1, 28, 28).copy())
-    return nn.functional.pad(pixels.float() / 127.5 - 1, (2, 2, 2, 2), value=-1.0).to(place.device)
+    drawn = da.sample(place.fashion(), LESSONS, sampler=da.Sequential(), seed=7, max_live=LESSONS).samples
+    return nn.functional.pad(drawn.float().clamp(-1, 1), (2, 2, 2, 2), value=-1.0).to(place.device)
 
 
 def train(place: Place, data: Tensor, seconds: float) -> tuple[Any, Row]:
@@ -123,17 +114,16 @@ def loaded(place: Place, folder: str, dtype: str) -> Any:
     return unet.to(place.device, getattr(torch, dtype)).eval().requires_grad_(False)
 
 
-def one_by_one(place: Place, folder: str, dtype: str, compiled: bool) -> Row:
-    """In a process of its own: the pipeline's steps one after another, captured, and perhaps compiled."""
+def one_by_one(place: Place, folder: str, dtype: str) -> Row:
+    """In a process of its own: the pipeline's steps one after another, captured."""
     chain = da.adapters.from_diffusers(
         loaded(place, folder, dtype), scheduler(), num_inference_steps=STEPS if place.real else 8
     )
-    chain = chain.compiled() if compiled else chain
     return measured(place, chain, da.Sequential(), 1, place.seeds[:2])
 
 
-def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together: bool) -> Row:
-    """In a process of its own: the first image of a pipeline, then `runs` more, and perhaps a few together."""
+def draw(place: Place, which: str, folder: str, dtype: str, runs: int) -> Row:
+    """In a process of its own: the first image of a pipeline, then `runs` more."""
     diffusers: Any = importlib.import_module("diffusers")
     own: Any = importlib.import_module("drawahead.diffusers.pipeline")
     unet = loaded(place, folder, dtype)
@@ -143,10 +133,9 @@ def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together:
     steps = STEPS if place.real else 8
     where = "cpu" if which == "drawahead" else place.device  # diffusers draws its noise where the generator is
 
-    def one(seed: int, batch: int = 1) -> tuple[float, Any]:
+    def one(seed: int) -> tuple[float, Any]:
         began = place.now()
         out = pipe(
-            batch_size=batch,
             generator=torch.Generator(where).manual_seed(seed),
             num_inference_steps=steps,
             output_type="np",
@@ -165,9 +154,6 @@ def draw(place: Place, which: str, folder: str, dtype: str, runs: int, together:
         report = out.report
         row |= {"rounds": report.mean_rounds, "sampler": report.sampler, "choice": report.choice}
         row["outside_seconds"] = statistics.median(outside[1:])
-    if together:
-        row["together_seconds"], out = one(1, PICTURES if place.real else 2)
-    np.save(Path(folder) / f"{which}.npy", np.asarray(out.images)[..., 0])
     return row
 
 
@@ -175,55 +161,21 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
     """Train; then every pipeline in a new process, so that its first call is one."""
     place, found = setting.place, {}
     halves = "float16" if place.real else "float32"
-    turns = [("drawahead", halves, 8, True), ("ddpm", halves, 1, True)]
-    full = place.real and not setting.quick
-    turns += [("drawahead", "float32", 4, False), ("ddpm", "float32", 1, False)] if full else []
-    works = [*["draw"] * len(turns), "one_by_one", "one_by_one"]
+    works = ["draw", "draw", "one_by_one"]
     with started([f"{__name__}:{work}" for work in works]) as waiting, tempfile.TemporaryDirectory() as folder:
-        if setting.unet is not None and setting.unet.exists():
-            held = torch.load(setting.unet, map_location="cpu", weights_only=True)
-            found["training"] = held.pop("training")
-            torch.save(held, Path(folder) / _FILE)
-        else:
-            model, found["training"] = train(place, images(place, setting.data), setting.train_seconds)
-            torch.save(model.state_dict(), Path(folder) / _FILE)
-            if setting.unet is not None:
-                torch.save(model.state_dict() | {"training": found["training"]}, setting.unet)
-            del model
+        model, found["training"] = train(place, images(place), setting.train_seconds)
+        torch.save(model.state_dict(), Path(folder) / _FILE)
+        del model
         place.forget()
-        for i, ((which, dtype, runs, pictures), process) in enumerate(zip(turns, waiting, strict=False)):
-            if i >= 2 and setting.left < _FULL_PRECISION_SECONDS:
-                print(f"float32 left out: {setting.left:.0f} s are left", flush=True)
-                break
+        ahead, ddpm, single = waiting
+        rows = found[halves] = {}
+        for which, runs, process in (("drawahead", 8, ahead), ("ddpm", 1, ddpm)):
             process.ready()
-            together = pictures and (which == "drawahead" or setting.left > _TOGETHER_SECONDS)
-            options = {"folder": folder, "dtype": dtype, "runs": runs, "together": together}
-            row = process.result(place, which=which, **options)
-            print(f"pipeline {which} {dtype}:", row, flush=True)
-            found.setdefault(dtype, {})[which] = row
-            if "ddpm" in found[dtype]:
-                results["pipeline"] = found
-                save()
-            if pictures:
-                keep(setting.out, folder, which)
-        for compiled, process in zip((False, True), waiting[len(turns) :], strict=True):
-            if setting.left > (_COMPILING_SECONDS if compiled else 0.0) and not (compiled and not place.real):
-                process.ready()
-                row = process.result(place, folder=folder, dtype=halves, compiled=compiled)
-                found[halves]["sequential compiled" if compiled else "sequential"] = row
-                print("pipeline's steps one by one, compiled" if compiled else "one by one", row["seconds"], flush=True)
-                save()
-
-
-def keep(out: Path, folder: str, which: str) -> None:
-    """The pictures of a pipeline, as numbers and as a grid to look at."""
-    pictures = np.load(Path(folder) / f"{which}.npy")
-    target = out / "pictures"
-    target.mkdir(parents=True, exist_ok=True)
-    np.save(target / f"{which}.npy", pictures)
-    columns = math.ceil(math.sqrt(len(pictures)))
-    grid = np.zeros((math.ceil(len(pictures) / columns) * SIDE, columns * SIDE), np.uint8)
-    for i, picture in enumerate(pictures):
-        y, x = divmod(i, columns)
-        grid[y * SIDE : (y + 1) * SIDE, x * SIDE : (x + 1) * SIDE] = (picture * 255).round().clip(0, 255)
-    (target / f"{which}.png").write_bytes(encoded(grid))
+            rows[which] = process.result(place, which=which, folder=folder, dtype=halves, runs=runs)
+            print(f"pipeline {which}:", rows[which], flush=True)
+        results["pipeline"] = found
+        save()
+        single.ready()
+        rows["sequential"] = single.result(place, folder=folder, dtype=halves)
+        print("pipeline's steps one by one", rows["sequential"]["seconds"], flush=True)
+        save()

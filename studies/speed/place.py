@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,17 +73,17 @@ class Place:
         return torch.cuda.get_device_name() if self.real else "CPU, with tiny stand-ins"
 
 
+Part = Callable[[dict[str, Any], "Setting", Callable[[], None]], None]
+"""Puts what it finds into the results, and may save them while it goes on."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """How it is measured."""
 
     place: Place
     out: Path
-    data: Path | None = None
-    """Where the training images are."""
-    train_seconds: float = 150.0
-    unet: Path | None = None
-    """Where the trained network of the pipeline is, or will be, for another run."""
+    train_seconds: float = 45.0
     quick: bool = False
     """Fewer settings and samples."""
     limit: float = 540.0

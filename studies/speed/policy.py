@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from studies.policies import ENTRIES, HORIZON, SIZES, STEPS, TOLD, Policy
 from studies.speed.place import Place
 from studies.speed.timing import Row
 from studies.speed.watching import RoundTimes, watched
+from studies.study import Data
 
-CALLS, SECONDS, BATCH = 2000, 40.0, 256
+CALLS, SECONDS, BATCH = 2000, 50.0, 256
 
 
 def observations(number: int, place: Place) -> Tensor:
@@ -82,7 +84,7 @@ def calls(place: Place, policy: Policy, sampler: da.Sampler, *, compiled: bool, 
     told, graphs = observations(BATCH, place), None if place.real else True
     seconds: list[float] = []
     rounds: list[int] = []
-    ratios: list[float] = []
+    sums: list[float] = []  # of the rounds alone, each call's own
     with da.adapters.accelerate(policy, sampler=sampler, seed=0, graphs=graphs, compile=compiled) as fast:
 
         def call(number: int) -> float:
@@ -93,30 +95,34 @@ def calls(place: Place, policy: Policy, sampler: da.Sampler, *, compiled: bool, 
         for i in range(4):
             call(i)
         until = time.perf_counter() + SECONDS
+        replayed = []
         while len(seconds) < most and time.perf_counter() < until:
-            seconds.append(call(len(seconds)))
+            with watched() as found:
+                seconds.append(call(len(seconds)))
+            replayed.append(found.rounds)
             rounds.append(fast.report.rounds if fast.report else 0)
         alone = RoundTimes(place)
-        for i in range(20):
-            with watched() as found:
-                spent = call(i)
-            ratios.append(spent / alone(found.rounds))
-    p50, p95, p99 = (1e3 * np.quantile(seconds, [0.5, 0.95, 0.99])).tolist()
-    counts = {"calls": len(seconds), "mean_rounds": statistics.fmean(rounds), "ratio": statistics.median(ratios)}
-    spread = dict(zip(("p50_rounds", "p99_rounds"), np.quantile(rounds, [0.5, 0.99]).tolist(), strict=True))
-    return {"p50": p50, "p95": p95, "p99": p99, **counts, **spread}
+        sums = [alone(one) for one in replayed]
+    row: Row = {"calls": len(seconds), "mean_rounds": statistics.fmean(rounds)}
+    row["ratio"] = statistics.median(spent / sum_ for spent, sum_ in zip(seconds, sums, strict=True))
+    for part, values, unit in (("", seconds, 1e3), ("_rounds", rounds, 1.0), ("_alone", sums, 1e3)):
+        for share in (50, 95, 99):
+            row[f"p{share}{part}"] = unit * float(np.quantile(values, share / 100))
+    return row
 
 
-def policies(place: Place) -> dict[str, Row]:
+def policies(results: Data, place: Place, keep: Callable[[], None]) -> None:
     """One by one, ahead, and compiled."""
     torch.set_float32_matmul_precision("high")  # for everyone, as LeRobot evaluates, and kernels by trial
     tuned, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     policy, ahead = trained(place, 16.0 if place.real else 0.1), da.Coupled(window=STEPS - 1)
     try:
-        found = {"one by one": calls(place, policy, da.Sequential(), compiled=False, most=8)}
+        found = results["policy"] = {"one by one": calls(place, policy, da.Sequential(), compiled=False, most=8)}
         found["drawahead"] = calls(place, policy, ahead, compiled=False, most=CALLS if place.real else 3)
+        print("policy", found, flush=True)
+        keep()
         if place.real:
-            found["drawahead, compiled"] = calls(place, policy, ahead, compiled=True, most=300)
+            found["drawahead, compiled"] = calls(place, policy, ahead, compiled=True, most=500)
+            print("policy, compiled", found["drawahead, compiled"], flush=True)
     finally:
         torch.backends.cudnn.benchmark = tuned
-    return found

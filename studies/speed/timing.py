@@ -19,7 +19,8 @@ from studies.speed.watching import RoundTimes, watched
 WINDOWS = (64, 96, 128, 192, 256)
 TEXT_WINDOWS = (None, 32, 64, 128)
 TEXT_BATCHES = (1, 4, 16, 64, 256)
-FASHION_BATCHES = (1, 4, 16, 32, 64, 128, 256)
+FASHION_BATCHES = (1, 4, 16, 64, 256, 512)
+BY_HAND = 64  # samples together up to which a window is tried by hand: of more a round takes a quarter of a second
 WARM_UP = 99
 Row = dict[str, Any]
 
@@ -142,11 +143,12 @@ def many_samples(
     rows: list[Row] = []
     for batch in batches:
         row: Row = {"batch": batch}
-        for key, sampler in (("sequential", da.Sequential()), ("coupled", da.Coupled(window)), ("auto", None)):
+        ways = {"sequential": da.Sequential(), "auto": None}
+        ways |= {"coupled": da.Coupled(window)} if batch <= BY_HAND else {}
+        for key, sampler in ways.items():
             row[key] = measured(place, target, sampler, batch, place.seeds[:1], warm_ups=1)
         rows.append(row)
-        times = {key: round(row[key]["seconds"], 4) for key in ("sequential", "coupled", "auto")}
-        print(name, batch, times, row["auto"]["choice"], flush=True)
+        print(name, batch, {key: round(row[key]["seconds"], 4) for key in ways}, row["auto"]["choice"], flush=True)
         results.setdefault(name, {})["batches"] = rows
         save()
 

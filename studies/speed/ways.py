@@ -7,8 +7,7 @@ Compiled is the same through `torch.compile`.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,25 +16,22 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from studies.speed.place import Place, Setting
-from studies.speed.timing import Row, measured, said
+from studies.speed.place import Part, Place, Setting
+from studies.speed.timing import measured, said
 
 WAYS = ("plain loop", "captured", "captured, compiled", "drawahead", "drawahead, compiled")
-LOOPS = 2  # plain loops that are timed
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is drawn from: its loop, and chains that differ only in how its weights lie in memory."""
+    """What is drawn from: its loop, and its chain."""
 
     loop: Callable[[], Tensor] | None
-    chains: Mapping[str, Any]
+    chain: Any
 
 
 def image(place: Place) -> Model:
-    layouts = {"plain": torch.contiguous_format, "channels last": torch.channels_last}
-    chains = {name: place.fashion(memory_format=layout) for name, layout in layouts.items()}
-    chain = chains["plain"]
+    chain = place.fashion()
     steps = torch.stack([chain.plan.a, chain.plan.b, chain.plan.s]).T.tolist()
 
     def loop() -> Tensor:
@@ -44,7 +40,7 @@ def image(place: Place) -> Model:
             x = a * x + b * chain.denoiser(x, torch.tensor([k], device=place.device)).float() + s * torch.randn_like(x)
         return x
 
-    return Model(loop, chains)
+    return Model(loop, chain)
 
 
 def tokens(place: Place, chain: da.TokenChain) -> Callable[[], Tensor]:
@@ -65,45 +61,53 @@ def tokens(place: Place, chain: da.TokenChain) -> Callable[[], Tensor]:
 
 def text(place: Place) -> Model:
     chain = da.TokenChain(place.text())
-    return Model(tokens(place, chain), {"plain": chain})
+    return Model(tokens(place, chain), chain)
 
 
 def emoji(place: Place, steps: int) -> Model:
     """A picture from words, guided; nobody writes another loop for it than that of an image."""
-    return Model(None, {"plain": da.networks.emoji("red apple", steps=steps, device=place.device, dtype=place.half)})
+    return Model(None, da.networks.emoji("red apple", steps=steps, device=place.device, dtype=place.half))
 
 
-def ways(results: dict[str, Any], setting: Setting, save: Callable[[], None]) -> None:
-    """All of them, model by model; of several layouts the fastest counts, way by way."""
+MODELS: dict[str, Callable[[Place], Model]] = {
+    "image": image,
+    "text": text,
+    "emoji 1000": partial(emoji, steps=1000),
+    "emoji 250": partial(emoji, steps=250),
+}
+
+
+def captured(*names: str, compiled: bool) -> Part:
+    """These models one by one in captured rounds, and by drawahead."""
+
+    def part(results: dict[str, Any], setting: Setting, save: Callable[[], None]) -> None:
+        place = setting.place
+        for name in names if place.real else ():  # a CPU takes minutes to compile
+            chain = MODELS[name](place).chain
+            chain = chain.compiled() if compiled else chain
+            for way, sampler in (("drawahead", None), ("captured", da.Sequential())):
+                seeds = place.seeds[:2] if sampler else place.seeds
+                found = measured(place, chain, sampler, 1, seeds, warm_ups=3, alone=sampler is None)
+                label = f"{way}, compiled" if compiled else way
+                said(f"{name}, {label}", found)
+                results.setdefault("ways", {}).setdefault(name, {})[label] = found
+                save()
+            del chain
+            place.forget()
+
+    return part
+
+
+def loops(results: dict[str, Any], setting: Setting, save: Callable[[], None]) -> None:
+    """Plain loops, each once, after a few steps to warm up."""
     place = setting.place
-    makers: dict[str, Callable[[], Model]] = {"image": lambda: image(place), "text": lambda: text(place)}
-    if place.real:
-        makers |= {f"emoji {steps}": partial(emoji, place, steps) for steps in (1000, 250)}
-    for name, make in makers.items():
-        model = make()
-        row: dict[str, Row] = {} if model.loop is None else {"plain loop": looped(place, model.loop)}
-        print(name, {way: one["seconds"] for way, one in row.items()}, flush=True)
-        results.setdefault("ways", {})[name] = row
-        for compiled in (False, True) if place.real else (False,):  # a CPU takes minutes to compile
-            for layout, plain in model.chains.items():
-                chain = plain.compiled() if compiled else plain
-                for way, sampler in (("captured", da.Sequential()), ("drawahead", None)):
-                    label = f"{way}, compiled" if compiled else way
-                    seeds = place.seeds[:3] if sampler else place.seeds
-                    found = measured(place, chain, sampler, 1, seeds, warm_ups=3, alone=sampler is None)
-                    said(f"{name}, {label}, {layout}", found)
-                    if label not in row or found["seconds"] < row[label]["seconds"]:
-                        row[label] = {"layout": layout} | found
-                    save()
-        place.forget()
-
-
-def looped(place: Place, loop: Callable[[], Tensor]) -> Row:
-    """Seconds of a loop, after one to warm up."""
-    seconds = []
-    with torch.no_grad():
-        for _ in range(1 + LOOPS):
-            began = place.now()
-            loop()
-            seconds.append(place.now() - began)
-    return {"seconds": statistics.median(seconds[1:]), "all_seconds": seconds[1:], "first": seconds[0]}
+    for name, make in MODELS.items():
+        model = make(place) if place.real or name in ("image", "text") else None
+        if model is not None and model.loop is not None:
+            with torch.no_grad():
+                began = place.now()
+                model.loop()
+                row = {"seconds": place.now() - began}
+            print(name, "plain loop", row, flush=True)
+            results.setdefault("ways", {}).setdefault(name, {})["plain loop"] = row
+            save()

@@ -148,7 +148,8 @@ class ScalarMoves(Moves):
         return torch.ones_like(spread), spread
 
     def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
-        return torch.cat([recorded, (last * self.plan.final)[:, None]], dim=1)
+        final = (last.cpu() * self.plan.final)[:, None]  # a device would launch a kernel for each of these
+        return torch.cat([recorded.cpu(), final], dim=1) if recorded.shape[1] else final
 
     def _a(self, step: Tensor) -> Tensor:
         """A (rows, w); 1 in the padding beyond the last step."""

@@ -164,8 +164,9 @@ class Accelerated:
             result = mine.sample(wanted.number, generator=noise, max_live=wanted.number, hurry=late)
             if not known and not self._compiled:  # to compile for more widths would take minutes
                 mine.warm_up(wanted.number)
-            actions = result.samples.to(wanted.device, wanted.dtype)
-            finite = bool(actions.isfinite().all())
+            actions = result.samples.to(wanted.dtype)
+            finite = bool(actions.isfinite().all())  # on the CPU: a device would have to be waited for
+            actions = actions.to(wanted.device)
         except Exception as error:
             if (lost := device_error(error)) is not None:
                 raise SamplingError(

@@ -22,6 +22,8 @@ from drawahead.rounds.recording import Recording, record
 from drawahead.rounds.shapes import Positions, Shape
 from drawahead.samplers.window import Drafts, WindowSampler
 
+_STATUS = ("position", "width", "wish", "length", "rounds", "sample")
+"""What says where rows stand, in the order in which it lies in memory."""
 _SLIGHT = 1e-5  # what the canary lets pass beside the rounding it has seen
 
 
@@ -61,11 +63,10 @@ class CapturedBatch:
         self._law = sampler.begin(fresh).law
         tensors = fresh.tensors()
         # Control beside the sign of a bad answer, so that all of it is read back in one piece.
-        self._status = torch.zeros(6, self.rows, dtype=torch.int64, device=self.device)
+        self._status = torch.zeros(len(_STATUS) + 1, self.rows, dtype=torch.int64, device=self.device)
         self._state = {name: tensor.to(self.device, copy=True) for name, tensor in tensors.items()}
-        for row, name in enumerate(("position", "width", "wish", "length", "rounds")):
-            self._state[name] = self._status[row]
-        self._bad = self._status[5, :1]
+        self._state |= dict(zip(_STATUS, self._status, strict=False))
+        self._bad = self._status[-1, :1]
         pinned = self.device.type == "cuda"  # two, for two rounds may be under way
         self._read = [torch.zeros_like(self._status, device="cpu", pin_memory=pinned) for _ in range(2)]
         self._drafts: dict[str, Tensor] = {}
@@ -78,25 +79,18 @@ class CapturedBatch:
 
     def load(self, fresh: Paths, rows: list[int]) -> None:
         """Begin with these fresh paths in these rows."""
-        none = torch.zeros_like(
-            fresh.position
-        )  # as `sampler.begin` has it, without its empty law: that takes a GPU time
-        new = fresh.tensors() | {"width": none, "wish": self.sampler.first_width(fresh), "rounds": none}
-        # Small tables of whole numbers, of which those on the CPU are carried over together.
-        control = [
-            name for name, part in new.items() if part.dim() == 1 and part.dtype == torch.int64 and not part.is_cuda
-        ]
-        new |= dict(zip(control, torch.stack([new[name] for name in control]).to(self.device), strict=True))
+        none = torch.zeros_like(fresh.position)  # as `sampler.begin` has it
+        control = {"sample": fresh.sample, "length": fresh.length, "wish": self.sampler.first_width(fresh)}
+        status = torch.stack([control.get(name, none) for name in (*_STATUS, "bad")])  # carried over in one piece
+        tables = {name: tensor for name, tensor in fresh.tensors().items() if name not in _STATUS}
         if rows == list(range(self.rows)):
-            _overwrite([(self._state[name], tensor) for name, tensor in new.items()])
+            self._status.copy_(status)
+            _overwrite([(self._state[name], tensor) for name, tensor in tables.items()])
             return
         at = torch.tensor(rows, device=self.device)
-        for name, tensor in new.items():
+        self._status[:, at] = status.to(self.device)
+        for name, tensor in tables.items():
             self._state[name][at] = tensor
-
-    def forgive(self) -> None:
-        """Forget bad answers of the call before."""
-        self._bad.zero_()
 
     def has(self, shape: Shape) -> bool:
         """Whether a round of this shape, or one that does for it, is captured."""
@@ -149,7 +143,7 @@ class CapturedBatch:
         def positions() -> Positions:
             if there is not None:
                 there.synchronize()
-            position, width, wish, length, _, bad = status.tolist()
+            position, width, wish, length, *_, bad = status.tolist()
             if bad[0]:
                 raise AnswerError(
                     f"an answer of the model at or before step {max(position)} is not finite or not normalised; draw "

@@ -60,10 +60,7 @@ class Held:
 
     def pop(self, sampler: WindowSampler, fresh: Paths) -> CapturedBatch | None:
         """The batch for such rows, which is nobody else's until it is given back."""
-        batch = self._batches.pop(_key(sampler, fresh), None)
-        if batch is not None:
-            batch.forgive()
-        return batch
+        return self._batches.pop(_key(sampler, fresh), None)
 
     @property
     def in_place(self) -> bool:

@@ -89,10 +89,9 @@ class Shapes:
     def surely(self, before: Positions, paces: Sequence[int], live: Sequence[int], room: int) -> Positions | None:
         """Where rows stand at least after the round that is under way, if the next can begin before that is known: the
         window is fixed, no row is about to end, and whether rows make one step or as many as in their last round
-        (`paces`, 0 where there was none with drafts), the same shape does."""
-        steps = [pace or 1 for pace in paces]
-        adapts = self.sampler.window is None or not self.sampler.pipelined
-        if adapts or any(before.width[row] and not paces[row] for row in live):
+        (`paces`, 0 where there was none with drafts: then a quarter of them), the same shape does."""
+        steps = [pace or 1 + width // 4 for pace, width in zip(paces, before.width, strict=True)]
+        if self.sampler.window is None or not self.sampler.pipelined:
             return None
         if any(before.position[row] + 2 * steps[row] >= before.length[row] for row in live):
             return None

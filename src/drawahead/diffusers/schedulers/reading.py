@@ -178,6 +178,8 @@ def _functions(entry: Any) -> list[types.FunctionType]:
 
 def contents(value: Any) -> object:
     """Equal for equal numbers and texts."""
+    if value is None or isinstance(value, bool | int | float | str | torch.device | torch.dtype):
+        return type(value), repr(value)
     if isinstance(value, torch.Tensor | np.ndarray):
         numbers = torch.as_tensor(value).cpu().clone(memory_format=torch.contiguous_format)
         return str(numbers.dtype), tuple(numbers.shape), numbers.flatten().view(torch.uint8).numpy().tobytes()
@@ -185,8 +187,6 @@ def contents(value: Any) -> object:
         return tuple((name, contents(entry)) for name, entry in value.items())
     if isinstance(value, list | tuple):
         return type(value), tuple(map(contents, value))
-    if value is None or isinstance(value, bool | int | float | str | torch.device | torch.dtype):
-        return type(value), repr(value)
     raise TypeError(f"{type(value).__name__} cannot be compared")
 
 
