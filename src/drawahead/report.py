@@ -115,8 +115,6 @@ class Report:
     as many with guidance."""
     probes: int
     """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
-    rereads: int
-    """Sequences sent to an exact oracle again to read more rows of an earlier answer; never to a network."""
     drafted: int
     """Steps drawn from a draft law."""
     accepted: int

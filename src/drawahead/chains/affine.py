@@ -32,7 +32,6 @@ class AffineChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model, and chains their attribute that holds it."""
-    answers_paths = False
 
     def __init__(
         self,
@@ -78,8 +77,6 @@ class AffineChain(Chain):
     @property
     def model(self) -> Self:
         return self
-
-    replica = model
 
     @property
     def _asked(self) -> Any:

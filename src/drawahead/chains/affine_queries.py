@@ -20,7 +20,7 @@ from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
 from drawahead.oracles.condition import Conditions, of_rows
 from drawahead.randomness import Stream
-from drawahead.rounds.threads import Query, Thread
+from drawahead.rounds.threads import Query
 
 if TYPE_CHECKING:
     from drawahead.chains.affine import AffineChain, AffinePaths
@@ -286,8 +286,7 @@ class GaussianAnswer:
         before = None if before is None else torch.cat([before[:, None], self.own[:, :-1]], dim=1)
         return self.query.oracle.moves.law(self.own, self.query.step, self.query.aside, before)
 
-    def after(self, depth: Tensor, width: int) -> Thread:
-        yield from ()  # a prediction drafts every later step: there is nothing more to read
+    def after(self, depth: Tensor, width: int) -> Gaussian:
         depth = depth.to(self.own.device)
         rows = torch.arange(len(depth), device=depth.device)
         answer = self.own[rows, depth][:, None].expand(-1, width, -1)

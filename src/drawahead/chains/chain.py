@@ -109,16 +109,6 @@ class Chain(abc.ABC):
     reads_rows: ClassVar[bool] = False
     """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
 
-    @property
-    def answers_paths(self) -> bool:
-        """Whether a path counts as one item of a batch, however many of its steps are queried."""
-        return False
-
-    @property
-    def replica(self) -> Any:
-        """The oracle in its queries, where other processes or devices may answer them."""
-        raise InputError(f"a {type(self).__name__} cannot be shared between replicas: draw with Local()")
-
     def without_model(self) -> Self:
         """The same chain on the CPU, without its model, for a driver process whose workers hold the model."""
         raise InputError(f"a {type(self).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
@@ -127,6 +117,11 @@ class Chain(abc.ABC):
     def row_bytes(self) -> int:
         """About how much memory one step of a sample takes in a captured round."""
         return 8
+
+    @property
+    def answers_paths(self) -> bool:
+        """Whether a path counts as one item of a batch, however many of its steps are queried."""
+        return False
 
     @abc.abstractmethod
     def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:

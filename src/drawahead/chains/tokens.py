@@ -115,15 +115,11 @@ class TokenChain(Chain):
 
     @property
     def one_pass(self) -> bool:
-        return self.oracle.one_pass and not self.oracle.rereads
+        return self.oracle.one_pass and not self.oracle.formula
 
     @property
     def answers_paths(self) -> bool:
         return self.oracle.one_pass
-
-    @property
-    def replica(self) -> TokenOracle:
-        return self.oracle
 
     def without_model(self) -> TokenChain:
         from drawahead.oracles.remote import RemoteOracle
@@ -224,7 +220,7 @@ class TokenPaths(Paths):
 
     @property
     def one_pass(self) -> bool:
-        return self.oracle.one_pass and not self.oracle.rereads
+        return self.oracle.one_pass and not self.oracle.formula
 
     def remember(self, width: int) -> None:
         most = self.oracle.recall_width

@@ -62,10 +62,6 @@ class Noisy(WrappedOracle):
         rows = self.oracle.path_rows(tokens, rank, prefix, position, last_only)
         return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
 
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        rows = self.oracle.reread(tokens, rank, row, prefix, position)
-        return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
-
     def conditioned(self, **rows: Tensor) -> Noisy:
         return Noisy(self.oracle.conditioned(**rows), self.error, self.seed, toward=self.toward)
 
