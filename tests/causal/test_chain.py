@@ -117,7 +117,7 @@ def test_accounting_is_what_a_counting_oracle_saw() -> None:
                 )
                 prompts = 2 if cached else 0  # of one sequence, to see how much it takes, and of all
                 assert model.calls == report.rounds + prompts
-                assert report.history.committed and sum(report.history.committed) == int(
+                assert report.committed and sum(report.committed) == int(
                     chain.lengths(da.sample(chain, 4, sampler=sampler, seed=2).samples).sum()
                 )
 
