@@ -161,14 +161,12 @@ def test_vectors_have_the_law_of_the_noisy_denoiser(check: Check) -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], object]]] = [
-    ("TokenOracle", lambda: Noisy(zero, 0.1)),  # type: ignore[arg-type]
     ("error must", lambda: Noisy(Pairs(2), 0.6)),
     ("error must", lambda: Noisy(Pairs(2), -0.1)),
     ("error must", lambda: Noisy(Pairs(2), float("nan"))),
     ("one token", lambda: Noisy(Pairs(2, q=1), 0.1)),
     ("toward must", lambda: Noisy(Pairs(2), 0.1, toward=2)),
     ("seed must", lambda: Noisy(Pairs(2), 0.1, seed=0.5)),  # type: ignore[arg-type]
-    ("callable", lambda: NoisyDenoiser(3, 0.1)),  # type: ignore[arg-type]
     ("error must", lambda: NoisyDenoiser(zero, -1.0)),
     ("error must", lambda: NoisyDenoiser(zero, float("inf"))),
 ]

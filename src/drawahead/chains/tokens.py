@@ -65,8 +65,6 @@ class TokenChain(Chain):
         law_dtype: torch.dtype | None = None,
     ) -> None:
         if not isinstance(oracle, TokenOracle):
-            if not callable(oracle):
-                raise InputError(f"an oracle must be a TokenOracle or a callable, not {type(oracle).__name__}")
             if length is None or vocab_size is None:
                 raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
             oracle = FunctionOracle(oracle, length, vocab_size)

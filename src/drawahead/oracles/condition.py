@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.validate import short
 from drawahead.values import refusal
 
 Condition = Tensor | Mapping[str, Tensor] | None
@@ -42,8 +41,6 @@ def checked(condition: Condition, device: torch.device) -> Conditions:
     if condition is None:
         return FrozenTables()
     named = {"condition": condition} if isinstance(condition, Tensor) else condition
-    if not isinstance(named, Mapping):
-        raise InputError(f"condition must be a tensor or a dictionary of tensors, not {short(condition)}")
     for name, table in named.items():
         where = f"condition[{name!r}]"
         if not isinstance(name, str) or not name.isidentifier():

@@ -47,7 +47,7 @@ class Separated(Sampler):
     spread: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Sampler) or not self.inner.guarantee.exact or isinstance(self.inner, Separated):
+        if not self.inner.guarantee.exact or isinstance(self.inner, Separated):
             raise InputError(f"inner must be an exact sampler such as Block(), not {short(self.inner)}")
 
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:
