@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -43,10 +43,6 @@ class CausalChain(TokenChain):
     `condition`, `numbers` and `law_dtype` are those of `TokenChain`; the model is called with the rows of a condition.
     """
 
-    settings: ClassVar[tuple[str, ...]] = (
-        *("model", "vocab_size", "max_length", "prompt", "end", "first_guess", "condition", "numbers", "law_dtype"),
-        "device",
-    )
     foresees = False
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -25,8 +26,6 @@ class Worked:
 class Chain(abc.ABC):
     """How a sample is drawn step by step: each step from a distribution that depends on the steps before it."""
 
-    settings: ClassVar[tuple[str, ...]] = ()
-    """Arguments of the constructor that `replace` can give anew, each the attribute of that name as well."""
     built = False
     """Set by a constructor when it is done: from then on the chain is a value, and cannot be changed."""
 
@@ -56,10 +55,9 @@ class Chain(abc.ABC):
 
     def replace(self, **changes: Any) -> Self:
         """The same chain with other arguments of the constructor."""
-        if not self.settings:
-            raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
-        stored = {"start": "start_state"}  # `start` is what makes paths
-        own = {name: getattr(self, stored.get(name, name)) for name in self.settings}
+        names = inspect.signature(type(self)).parameters
+        attributes = {name: "start_state" if name == "start" else name for name in names}  # `start` makes paths
+        own = {name: getattr(self, stored) for name, stored in attributes.items() if hasattr(self, stored)}
         return type(self)(**own | changes)
 
     def compiled(self) -> Self:

@@ -48,10 +48,6 @@ class GaussianChain(AffineChain):
     """
 
     noun: ClassVar[str] = "denoiser"
-    settings: ClassVar[tuple[str, ...]] = (
-        *("denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition", "project"),
-        *("around", "clean", "law_dtype"),
-    )
 
     def __init__(
         self,

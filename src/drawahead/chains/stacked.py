@@ -163,9 +163,6 @@ class StackedChain(AffineChain):
     """
 
     noun: ClassVar[str] = "oracle"
-    settings: ClassVar[tuple[str, ...]] = (
-        *("oracle", "plan", "shape", "start", "record", "dtype", "device", "condition"),
-    )
 
     def __init__(
         self,

@@ -13,8 +13,19 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
-from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
+from drawahead.oracles.condition import (
+    Condition,
+    Conditions,
+    Order,
+    check_rows,
+    checked,
+    checked_evidence,
+    checked_numbers,
+    checked_order,
+    of_samples,
+    on_cpu,
+    rows_of,
+)
 from drawahead.oracles.memory import KEPT, Memory
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
@@ -50,7 +61,6 @@ class TokenChain(Chain):
     reads_rows = True
     ends: Ends | None = None
     """Where its samples end, if that is random."""
-    settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
 
     def __init__(
         self,
@@ -137,7 +147,7 @@ class TokenChain(Chain):
         tokens = torch.zeros(rows, n, dtype=torch.int64, device=home)
         length = torch.full((rows,), n)
         if self.evidence is not None:
-            evidence = (self.evidence if self.evidence.dim() == 1 else self.evidence[samples]).expand(rows, n)
+            evidence = rows_of(self.evidence.view(-1, n), samples)
             length = (evidence == HIDDEN).sum(-1)
             evidence = evidence.to(home)
             known = evidence != HIDDEN
@@ -149,7 +159,7 @@ class TokenChain(Chain):
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
-        condition = of_samples(self.condition, samples) if self.condition else {}
+        condition = of_samples(self.condition, samples)
         return TokenPaths(self.oracle, *drawn, tokens, order, rank, condition, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
@@ -165,8 +175,7 @@ class TokenChain(Chain):
         if isinstance(self.order, str):
             shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
             return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
-        order = self.order if self.order.dim() == 1 else self.order[samples]
-        return order.argsort(-1).expand(rows, n).to(home, torch.float64)
+        return rows_of(self.order.view(-1, n).argsort(-1), samples).to(home, torch.float64)
 
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own
@@ -179,8 +188,7 @@ class TokenChain(Chain):
         return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
 
     def check(self, num_samples: int) -> None:
-        if self.condition:
-            check_rows(self.condition, num_samples)
+        check_rows(self.condition, num_samples)
         for name in ("order", "evidence", "numbers"):
             table = getattr(self, name)
             if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:

@@ -48,12 +48,13 @@ class Sampler(abc.ABC):
         return [(paths, self.run(paths))]
 
 
-def as_sampler(sampler: Sampler | str | None) -> Sampler | None:
+def as_sampler(sampler: object) -> Sampler | None:
     """The sampler that an argument `sampler=` names: itself, or by its name."""
     if isinstance(sampler, str):
         from drawahead.samplers.record import named  # which knows all samplers
 
         return named(sampler)
     if sampler is not None and not isinstance(sampler, Sampler):  # its class, most often
-        raise InputError(f"sampler must be a sampler such as Block(), or a name such as 'block', not {short(sampler)}")
+        remedy = f"write {getattr(sampler, '__name__', 'Block')}()"
+        raise InputError(f"sampler must be a sampler, or a name such as 'block', not {short(sampler)}: {remedy}")
     return sampler

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers see, and `doors` reads
-    from drawahead.schedules.ancestral import EulerAncestral
     from drawahead.schedules.base import Given, Plan, Schedule
-    from drawahead.schedules.churn import Churn
+    from drawahead.schedules.ladder import Churn, EulerAncestral
     from drawahead.schedules.localization import StochasticLocalization
     from drawahead.schedules.ou import OUExponential
     from drawahead.schedules.spread import LearnedRange, LearnedVariance, Spread

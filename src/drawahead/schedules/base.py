@@ -17,7 +17,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.schedules.spread import Spread
-from drawahead.validate import number, numbers
+from drawahead.validate import number
 from drawahead.values import dataclass
 
 _SHOWN = 6  # entries of a table in full
@@ -93,14 +93,6 @@ def _by_its_ends(value: object) -> str:
     if isinstance(value, tuple) and len(value) > _SHOWN:
         return f"({value[0]!r}, ..., {value[-1]!r})"
     return repr(value)
-
-
-def levels(name: str, value: object) -> tuple[float, ...]:
-    """`value` as noise levels: at least two numbers that fall, none below 0."""
-    given = numbers(name, value)
-    if len(given) < 2 or not falls(given) or given[-1] < 0:
-        raise InputError(f"{name} must be at least two numbers that fall strictly, none below 0")
-    return given
 
 
 def falls(values: Sequence[float]) -> bool:
