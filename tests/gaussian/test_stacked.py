@@ -13,18 +13,15 @@ import drawahead as da
 from drawahead import (
     Auto,
     Block,
-    CountingDenoiser,
     Coupled,
     InputError,
     Picard,
     Recursive,
-    SamplingError,
     Sequential,
     StackedChain,
     StackedPlan,
     Stepwise,
 )
-from drawahead.errors import AnswerError
 from drawahead.samplers import Sampler
 from drawahead.samplers.window import WindowSampler
 from drawahead.schedules import Schedule, linear_betas
@@ -213,20 +210,6 @@ def test_deterministic_steps(sampler: Sampler) -> None:
         assert result.report.drafted == 0 and result.report.rounds == 3
 
 
-# Accounting
-
-
-@pytest.mark.parametrize("sampler", [*EVERY, *VARIANTS], ids=repr)
-def test_the_report_counts_what_the_oracle_saw(sampler: Sampler) -> None:
-    counting = CountingDenoiser(LINEAR["refreshed"])
-    chain = StackedChain(counting, PLANS["refreshed"], (2,), dtype=torch.float64)
-    report = da.sample(chain, 9, sampler=sampler, seed=0).report
-    asked = report.queries + report.probes
-    assert (counting.queries, report.queries) == (asked, sum(report.widths)) and report.exact == (sampler != Picard())
-    assert report.probes or report.rounds == counting.calls
-    assert sum(report.committed) == 9 * 7
-
-
 @pytest.mark.parametrize("sampler", EVERY, ids=repr)
 @pytest.mark.parametrize("name", ["refreshed", "in turn"])
 def test_a_sample_does_not_depend_on_its_batch(name: str, sampler: Sampler) -> None:
@@ -238,35 +221,6 @@ def test_a_sample_does_not_depend_on_its_batch(name: str, sampler: Sampler) -> N
 
 
 # What is refused
-
-
-@pytest.mark.parametrize("sampler", EVERY, ids=repr)
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (lambda x: x, r"oracle must answer predictions of shape \(\d+, 3\), not \(\d+, 2, 3\)"),
-        (lambda x: x[:-1, 0], "oracle must answer predictions of shape"),
-        (lambda x: x[:, 0].numpy(), "must answer a tensor of shape .* not ndarray"),
-        (lambda x: x.flatten(1), "learned variance"),
-    ],
-)
-def test_a_wrong_answer_is_refused(answer: Callable[[Tensor], Any], message: str, sampler: Sampler) -> None:
-    with pytest.raises(SamplingError, match=message) as caught:
-        da.sample(StackedChain(lambda x, k: answer(x), plan_of(), (3,)), 3, sampler=sampler, seed=0)
-    assert isinstance(caught.value.__cause__, AnswerError)
-
-
-@pytest.mark.parametrize("sampler", EVERY, ids=repr)
-def test_an_answer_that_is_no_number_is_located(sampler: Sampler) -> None:
-    """Sample 1 starts at 100 and stays there: at step 2 its answer is bad."""
-
-    def oracle(x: Tensor, k: Tensor) -> Tensor:
-        return torch.where(((k == 2) & (x[:, 1, 0] > 50))[:, None], torch.nan, x[:, 0] / 10)
-
-    start = torch.zeros(3, 2, 2)
-    start[1] = 100.0
-    with pytest.raises(SamplingError, match="the oracle's prediction for sample 1 at step 2 is not finite"):
-        da.sample(StackedChain(oracle, plan_of(), (2,), start=start), 3, sampler=sampler, seed=0)
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
