@@ -19,7 +19,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
-from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu, rows_of
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_device, rows_of
 from drawahead.oracles.remote import RemoteDenoiser
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, law_precision, wholes
@@ -99,7 +99,9 @@ class AffineChain(Chain):
         return self.replace(**{self.noun: Compiled(self._asked)})
 
     def without_model(self) -> Self:
-        return self.replace(**{self.noun: RemoteDenoiser(self.passes)}, device="cpu", condition=on_cpu(self.condition))
+        return self.replace(
+            **{self.noun: RemoteDenoiser(self.passes)}, device="cpu", condition=on_device(self.condition, "cpu")
+        )
 
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
@@ -151,8 +153,7 @@ class AffineChain(Chain):
         return {"start": self.start_state, "record": self.record, "law_dtype": self.law_dtype}
 
     def check(self, num_samples: int) -> None:
-        check_rows({"start": self.start_state, "known": self.known, "around": self.around}, num_samples)
-        check_rows(self.condition, num_samples)
+        check_rows(self.condition, num_samples, start=self.start_state, known=self.known, around=self.around)
 
     def empty(self, num_samples: int) -> Tensor:
         kept = (len(self.record) + 1,) if self.record else ()

@@ -13,7 +13,7 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.compiled import CompiledOracle
-from drawahead.oracles.condition import Condition, Conditions, checked, of_samples
+from drawahead.oracles.condition import Condition, Conditions, checked, of_samples, on_device
 from drawahead.oracles.left_to_right import LeftToRight
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
@@ -94,7 +94,7 @@ class CausalChain(TokenChain):
     def replace(self, **changes: Any) -> CausalChain:
         """The same chain with other arguments; a condition may include a `prompt`."""
         condition = changes.get("condition", self.condition)
-        condition = dict(checked(condition, self.device)) if condition is not None else {}
+        condition = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
         prompt = condition.pop("prompt", None)
         if prompt is not None and "condition" in changes:
             changes = {"prompt": prompt, **changes}
@@ -104,8 +104,7 @@ class CausalChain(TokenChain):
         return self.replace(model=CompiledOracle(self.oracle))
 
     def without_model(self) -> CausalChain:
-        condition = {name: table.cpu() for name, table in self.condition.items() if name != "prompt"}
-        return self.replace(model=RemoteOracle(self.oracle), condition=condition or None)
+        return self.replace(model=RemoteOracle(self.oracle), condition=on_device(self.condition, "cpu"))
 
     def lengths(self, samples: Tensor) -> Tensor:
         """How many tokens each of these samples (num_samples, max_length) has."""

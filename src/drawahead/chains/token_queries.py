@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from drawahead.chains.base import Ahead, repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Conditions, of_rows
+from drawahead.oracles.condition import Conditions, joined, of_rows, on_device
 from drawahead.oracles.memory import Memory, recalled
 from drawahead.oracles.tokens import TokenOracle, complaint, reveal, tolerance, with_condition
 from drawahead.rounds.threads import Query
@@ -90,7 +90,7 @@ class TokenQuery(Query):
             **merged,
             columns=columns,
             reach=torch.cat(tables),
-            condition={name: torch.cat([query.condition[name] for query in queries]) for name in queries[0].condition},
+            condition=joined([query.condition for query in queries]),
             memory=tuple(part for query in queries for part in query.memory) if all(q.memory for q in queries) else (),
         )
 
@@ -187,7 +187,7 @@ class TokenQuery(Query):
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
-        condition = {name: table.to(oracle.device) for name, table in self.condition.items()}
+        condition = on_device(self.condition, oracle.device)
         return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, condition=condition, memory=())
 
     def answer(self, cells: Tensor) -> TokenAnswer:

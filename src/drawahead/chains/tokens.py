@@ -23,7 +23,7 @@ from drawahead.oracles.condition import (
     checked_numbers,
     checked_order,
     of_samples,
-    on_cpu,
+    on_device,
     rows_of,
 )
 from drawahead.oracles.memory import KEPT, Memory
@@ -132,7 +132,7 @@ class TokenChain(Chain):
     def without_model(self) -> TokenChain:
         from drawahead.oracles.remote import RemoteOracle
 
-        return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
+        return self.replace(oracle=RemoteOracle(self.oracle), condition=on_device(self.condition, "cpu"))
 
     @property
     def row_bytes(self) -> int:

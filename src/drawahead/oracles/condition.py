@@ -60,9 +60,9 @@ def checked(condition: Condition, device: torch.device) -> Conditions:
     return FrozenTables(named)
 
 
-def check_rows(tables: Mapping[str, Tensor | None], num_samples: int) -> None:
-    """Refuse tables, such as those of a condition, of which one has no row for some sample."""
-    for name, table in tables.items():
+def check_rows(condition: Conditions, num_samples: int, **more: Tensor | None) -> None:
+    """Refuse a condition, or a table by another name, that has no row for some sample."""
+    for name, table in ({f"condition[{name!r}]": table for name, table in condition.items()} | more).items():
         if table is not None and 1 != len(table) < num_samples:
             raise InputError(
                 f"{name} has {len(table)} rows, but {num_samples} samples are asked for: give one row for each sample, "
@@ -85,9 +85,14 @@ def of_rows(condition: Conditions, rows: Tensor) -> Conditions:
     return {name: table[rows.to(table.device)] for name, table in condition.items()}
 
 
-def on_cpu(condition: Conditions) -> Conditions:
-    """The same tables, on the CPU."""
-    return {name: table.cpu() for name, table in condition.items()}
+def on_device(condition: Conditions, device: torch.device | str) -> Conditions:
+    """The same tables, there."""
+    return {name: table.to(device) for name, table in condition.items()}
+
+
+def joined(conditions: Sequence[Conditions]) -> Conditions:
+    """The rows of one after another."""
+    return {name: torch.cat([condition[name] for condition in conditions]) for name in conditions[0]}
 
 
 def fingerprint(condition: Conditions) -> str:

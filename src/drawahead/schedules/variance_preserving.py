@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.schedules.base import Plan, Schedule, falls
-from drawahead.schedules.spread import LearnedRange
+from drawahead.schedules.base import LearnedRange, Plan, Schedule, falls
 from drawahead.validate import number, numbers, whole, wholes
 from drawahead.values import dataclass
 
