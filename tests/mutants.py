@@ -63,7 +63,7 @@ class TwoStepsAtOnce(Sequential):
             count = torch.minimum(torch.full_like(paths.room_at(paths.position), 2), paths.room_at(paths.position) + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
-            law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))
+            law = answer.target.join(answer.after(torch.zeros_like(count), int(count.max()) - 1))
             values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
             paths.commit(values, count)
 
@@ -81,8 +81,8 @@ class TwoStepsAtOnce(Sequential):
         answer: Answer,
         columns: int | None = None,
         beyond: int | None = None,
-    ) -> Thread:
-        ahead = yield from answer.after(torch.zeros_like(drafts.width), beyond or 0)
+    ) -> tuple[Tensor, Tensor, Drafts]:
+        ahead = answer.after(torch.zeros_like(drafts.width), beyond or 0)
         law = answer.target.join(ahead)
         values = law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1])))
         count = (paths.length - paths.position).clamp(max=law.shape[1])

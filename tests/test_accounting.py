@@ -14,7 +14,7 @@ from drawahead import Block, CountingOracle, Coupled, Recursive, Report, Sequent
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers import Sampler
 from drawahead.targets import DenseLogistic, MixtureOfProducts, Pairs, Product, Table, TreeIsing
-from tests.instances import PLAIN, VARIANTS, crossed
+from tests.instances import PLAIN, crossed
 
 
 class Network(TokenOracle):
@@ -31,7 +31,7 @@ class Network(TokenOracle):
 
 ORACLES = {
     "masked": lambda: Network(MixtureOfProducts.random(12, q=3)),
-    "masked, rereading": lambda: TreeIsing.random(12),
+    "masked, a formula": lambda: TreeIsing.random(12),
     "one pass": lambda: DenseLogistic(12, beta=1.5),
     "one pass, points": lambda: Pairs(12),
 }
@@ -49,7 +49,6 @@ def run(
 def test_the_report_counts_what_the_oracle_saw(door: str, sampler: Sampler) -> None:
     report, counting = run(ORACLES[door](), sampler)
     assert (report.rounds, report.queries, report.passes) == (counting.calls, counting.queries, counting.passes)
-    assert report.rereads == counting.rereadings and (counting.oracle.rereads or not report.rereads)
     assert report.queries == sum(report.widths) and len(report.widths) == len(report.committed) == report.rounds
     assert report.passes <= report.queries and (counting.one_pass or report.passes == report.queries)
     assert sum(report.committed) == 12 * 12 and all(width > 0 for width in report.widths)
@@ -105,48 +104,6 @@ class Sizes(TokenOracle):
         assert bool((keys.diff() >= 0).all()), "cells come sorted by row, then by prefix"
         assert bool((rank[row, position] >= prefix).all()), "only hidden positions are asked about"
         return self.oracle.chain_rows(tokens, rank, row, prefix, position)
-
-
-@pytest.mark.parametrize("sampler", PLAIN, ids=repr)
-def test_rereading_keeps_to_max_batch_size(sampler: Sampler) -> None:
-    """What is read again is no new query, but it is memory: the limit holds for every call of the oracle."""
-
-    class Rereading(Network):
-        rereads = True
-
-    network = Rereading(TreeIsing.random(10))
-    da.sample(network, 9, sampler=sampler, seed=0, max_batch_size=4)
-    assert max(network.sizes) <= 4
-
-
-class Asked(TokenOracle):
-    """A rereading oracle that allows only what was asked in a round before."""
-
-    rereads = True
-
-    def __init__(self, oracle: TokenOracle) -> None:
-        self.oracle, self.length, self.vocab_size = oracle, oracle.length, oracle.vocab_size
-        self.one_pass = oracle.one_pass
-        self.asked: set[tuple[int, ...]] = set()
-        self.rereadings = 0
-
-    def rows(self, tokens: Tensor) -> Tensor:
-        self.asked.update(map(tuple, tokens.tolist()))
-        return self.oracle.rows(tokens)
-
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        masked = torch.where(rank[row] < prefix[:, None], tokens[row], HIDDEN)
-        assert set(map(tuple, masked.tolist())) <= self.asked, "a reread that is a new question"
-        self.rereadings += 1
-        return self.oracle.rows_at(masked, torch.arange(len(row)), position)
-
-
-@pytest.mark.parametrize("sampler", VARIANTS, ids=repr)
-def test_rereading_asks_nothing_new(sampler: Sampler) -> None:
-    oracle = Asked(TreeIsing.random(14, coupling=1.0))
-    samples = da.sample(oracle, 10, sampler=sampler, seed=0).samples
-    assert torch.equal(samples, da.sample(TreeIsing.random(14, coupling=1.0), 10, sampler=sampler, seed=0).samples)
-    assert oracle.rereadings > 0 or isinstance(sampler, Sequential)
 
 
 @pytest.mark.parametrize("n", [1, 2, 17])

@@ -60,7 +60,6 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
     ("max_batch_size", lambda: da.sample(DENSE, 2, max_batch_size=0)),
     ("max_batch_size", lambda: Local(max_batch_size=2.5)),  # type: ignore[arg-type]
     ("max_batch_size", lambda: da.sample(DENSE, 2, max_batch_size=2, executor=Local())),
-    ("oracle must be", lambda: da.sample(3)),  # type: ignore[arg-type]
     ("length= and vocab_size=", lambda: da.sample(fair)),
     ("length= and vocab_size=", lambda: TokenChain(fair, length=3)),
     ("length", lambda: TokenChain(fair, length=0, vocab_size=2)),

@@ -22,7 +22,7 @@ from tests.exactness import LEVEL, draws_for, law_p_value
 Check = Callable[[float], None]
 ORACLES: dict[str, TokenOracle] = {
     "masked": Ising(2, 3),
-    "one pass, rereading": DenseLogistic(6),
+    "one pass, a network": DenseLogistic(6),
     "one pass": DPP.random(6),
     "three tokens": Table.random(4, q=3),
     "certain": HardCode(5, sizes=[3, 2], thresholds=[2, 1]),
@@ -78,7 +78,6 @@ def test_every_door_gives_the_same_error(name: str) -> None:
     cells = (samples, rank, torch.arange(8).repeat_interleave(steps), prefix.reshape(-1), own.reshape(-1))
     expected = TokenOracle.chain_rows(noisy, *cells).exp()
     assert torch.allclose(noisy.chain_rows(*cells).exp(), expected, atol=1e-12)
-    assert torch.allclose(noisy.reread(*cells).exp(), expected, atol=1e-12)
     paths = noisy.path_rows(samples, rank, prefix, own).exp()
     assert torch.allclose(paths.view(-1, oracle.vocab_size), expected, atol=1e-12)
 
@@ -162,14 +161,12 @@ def test_vectors_have_the_law_of_the_noisy_denoiser(check: Check) -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], object]]] = [
-    ("TokenOracle", lambda: Noisy(zero, 0.1)),  # type: ignore[arg-type]
     ("error must", lambda: Noisy(Pairs(2), 0.6)),
     ("error must", lambda: Noisy(Pairs(2), -0.1)),
     ("error must", lambda: Noisy(Pairs(2), float("nan"))),
     ("one token", lambda: Noisy(Pairs(2, q=1), 0.1)),
     ("toward must", lambda: Noisy(Pairs(2), 0.1, toward=2)),
     ("seed must", lambda: Noisy(Pairs(2), 0.1, seed=0.5)),  # type: ignore[arg-type]
-    ("callable", lambda: NoisyDenoiser(3, 0.1)),  # type: ignore[arg-type]
     ("error must", lambda: NoisyDenoiser(zero, -1.0)),
     ("error must", lambda: NoisyDenoiser(zero, float("inf"))),
 ]

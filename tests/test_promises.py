@@ -172,7 +172,7 @@ def test_a_pool_that_was_stopped_is_used_again(monkeypatch: pytest.MonkeyPatch) 
     waits, wait = itertools.count(), pooled.backend.wait
 
     def interrupted(tasks: Any, seconds: float) -> Any:
-        if next(waits) == 8:
+        if next(waits) == 4:
             raise KeyboardInterrupt
         return wait(tasks, seconds)
 

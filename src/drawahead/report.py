@@ -26,76 +26,34 @@ _LISTS = ("widths", "committed", "drafts", "kept", "sample_rounds")
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class History:
-    """What a run did round by round, up to now.
+    """The lists of a run, as far as they had come when this was made.
 
     `on_round` gets a report after every round. Copying the rounds so far each time would make a long run quadratic in
-    its rounds, so this only remembers how far the run's own lists had come, and copies when it is read. The lists may
-    grow behind their present end, and nothing else.
+    its rounds, so they are copied when they are read. The lists may grow behind their present end, and nothing else.
     """
 
-    def __init__(
-        self,
-        widths: Sequence[int] = (),
-        committed: Sequence[int] = (),
-        drafts: Sequence[int] = (),
-        kept: Sequence[int] = (),
-        finished: Sequence[tuple[Tensor, Tensor | int]] = (),
-        progress: Mapping[int, Sequence[int]] | None = None,
-    ) -> None:
-        """finished: the numbers of samples that ended together, with the rounds they took."""
-        self._widths, self._committed, self._drafts, self._kept = widths, committed, drafts, kept
-        self._finished = finished
-        self._ends = len(widths), len(committed), len(drafts), len(kept), len(finished)
-        self._progress = {} if progress is None else {n: (steps, len(steps)) for n, steps in progress.items()}
+    widths: Sequence[int] = ()
+    committed: Sequence[int] = ()
+    drafts: Sequence[int] = ()
+    kept: Sequence[int] = ()
+    finished: Sequence[tuple[Tensor, Tensor | int]] = ()
+    """The numbers of samples that ended together, with the rounds they took."""
+    progress: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    ends: dict[str | int, int] = field(init=False)
 
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Queries in each round."""
-        return tuple(self._widths[: self._ends[0]])
+    def __post_init__(self) -> None:
+        names = ("widths", "committed", "drafts", "kept", "finished")
+        ends = {name: len(getattr(self, name)) for name in names}
+        object.__setattr__(self, "ends", ends | {number: len(steps) for number, steps in self.progress.items()})
 
-    @cached_property
-    def queries(self) -> int:
-        """Queries in all rounds."""
-        return sum(self.widths)
-
-    @cached_property
-    def committed(self) -> tuple[int, ...]:
-        """Steps committed in each round."""
-        return tuple(self._committed[: self._ends[1]])
-
-    @cached_property
-    def drafts(self) -> tuple[int, ...]:
-        """Drafted steps that each round judged."""
-        return tuple(self._drafts[: self._ends[2]])
-
-    @cached_property
-    def kept(self) -> tuple[int, ...]:
-        """Steps of those that each round accepted."""
-        return tuple(self._kept[: self._ends[3]])
-
-    @cached_property
-    def sample_rounds(self) -> tuple[int, ...]:
-        """Rounds each finished sample took, in the order of their numbers."""
-        done = self._finished[: self._ends[4]]
-        if not done:
-            return ()
-        rounds = torch.cat([torch.as_tensor(taken).expand(len(numbers)) for numbers, taken in done])
-        return tuple(rounds[torch.cat([numbers for numbers, _ in done]).argsort()].tolist())
-
-    @cached_property
-    def progress(self) -> dict[int, tuple[int, ...]]:
-        """For the first few samples: steps committed after each of their rounds."""
-        return {number: tuple(steps[:end]) for number, (steps, end) in sorted(self._progress.items())}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and all(getattr(self, n) == getattr(other, n) for n in (*_LISTS, "progress"))
-
-    def __hash__(self) -> int:
-        return hash(tuple(getattr(self, name) for name in _LISTS))
+    def cut(self, name: str) -> tuple[Any, ...]:
+        """One of the lists."""
+        return tuple(getattr(self, name)[: self.ends[name]])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Report:
     """The cost of one run, counted by the engine."""
 
@@ -115,8 +73,6 @@ class Report:
     as many with guidance."""
     probes: int
     """Queries that `Auto` asked to measure the model before it chose; not among `queries`."""
-    rereads: int
-    """Sequences sent to an exact oracle again to read more rows of an earlier answer; never to a network."""
     drafted: int
     """Steps drawn from a draft law."""
     accepted: int
@@ -126,42 +82,52 @@ class Report:
     seconds: float
     oracle_seconds: float
     history: History = field(repr=False)
-    """Round by round: what the six properties below read."""
+    """Round by round: what the properties below read."""
 
-    @property
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         """Queries in each round."""
-        return self.history.widths
+        return self.history.cut("widths")
 
-    @property
+    @cached_property
     def committed(self) -> tuple[int, ...]:
         """Steps committed in each round."""
-        return self.history.committed
+        return self.history.cut("committed")
 
-    @property
+    @cached_property
     def drafts(self) -> tuple[int, ...]:
         """Drafted steps that each round judged: `drafted`, round by round. The first round has none to judge."""
-        return self.history.drafts
+        return self.history.cut("drafts")
 
-    @property
+    @cached_property
     def kept(self) -> tuple[int, ...]:
         """Drafted steps that each round accepted: `accepted`, round by round."""
-        return self.history.kept
+        return self.history.cut("kept")
 
-    @property
+    @cached_property
     def sample_rounds(self) -> tuple[int, ...]:
         """Rounds each finished sample took, in the order of their numbers."""
-        return self.history.sample_rounds
+        done = self.history.cut("finished")
+        if not done:
+            return ()
+        rounds = torch.cat([torch.as_tensor(taken).expand(len(numbers)) for numbers, taken in done])
+        return tuple(rounds[torch.cat([numbers for numbers, _ in done]).argsort()].tolist())
 
-    @property
+    @cached_property
     def progress(self) -> dict[int, tuple[int, ...]]:
         """For the first few samples: steps committed after each of their rounds."""
-        return self.history.progress
+        steps, ends = self.history.progress, self.history.ends
+        return {number: tuple(steps[number][: ends[number]]) for number in sorted(steps) if number in ends}
 
-    @property
+    @cached_property
     def queries(self) -> int:
         """Queries of all samples: contexts that the model answered."""
-        return self.history.queries
+        return sum(self.widths)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def acceptance(self) -> float:

@@ -81,7 +81,7 @@ def gain(target: Any, *, window: int | None = None, seed: int = 0) -> Gain:
         sample(chain, 1, sampler=sampler, seed=seed, stop=_After(3))
     reports = [sample(chain, 1, sampler=ahead, seed=seed + i).report for i in range(_SAMPLES)]
     rounds = sum(report.rounds for report in reports)
-    taken = sum(sum(report.history.committed) for report in reports)  # fewer steps where samples end early
+    taken = sum(sum(report.committed) for report in reports)  # fewer steps where samples end early
     return Gain(
         round(taken / _SAMPLES),
         window,

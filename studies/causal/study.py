@@ -19,7 +19,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.networks.emoji_tokens import GuidedPixels
-from drawahead.oracles.causal import LeftToRight
+from drawahead.oracles.left_to_right import LeftToRight
 from drawahead.verification.statistics import chi_square
 from studies.causal.jacobi import speculative_jacobi
 from studies.causal.page import values

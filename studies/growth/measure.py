@@ -97,8 +97,6 @@ class _CountingExecutor:
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         for query in queries:
-            if query.at_once:
-                continue
             assert isinstance(query, TokenQuery | GaussianQuery)
             sample = query.sample.repeat_interleave(query.count)
             self.queries += torch.bincount(sample, minlength=len(self.queries))

@@ -225,7 +225,7 @@ def test_a_handful_of_passes(weights: Weights) -> None:
     report = da.sample(da.TokenChain(counting), 6, sampler=Coupled(), seed=0).report
     assert report.mean_rounds < 8
     assert (counting.calls, counting.queries, counting.passes) == (report.rounds, report.queries, report.passes)
-    assert report.passes == sum(report.sample_rounds) and counting.rereadings == 0
+    assert report.passes == sum(report.sample_rounds)
 
 
 @pytest.mark.parametrize("sampler", [Block(), Block(pipelined=False), Stepwise(), Recursive(), Coupled()], ids=repr)

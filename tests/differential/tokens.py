@@ -45,11 +45,12 @@ class Masked:
 
 
 class Door(TokenOracle):
-    """The same model as an oracle that answers whole paths in a pass, or of which more can be read cheaply."""
+    """The same model as an oracle that answers whole paths in a pass."""
 
-    def __init__(self, model: Masked, length: int, vocab_size: int, one_pass: bool, rereads: bool) -> None:
+    one_pass = True
+
+    def __init__(self, model: Masked, length: int, vocab_size: int) -> None:
         self.model, self.length, self.vocab_size = model, length, vocab_size
-        self.one_pass, self.rereads = one_pass, rereads
         self.given: dict[str, Tensor] = {}
 
     def rows(self, tokens: Tensor) -> Tensor:
@@ -61,7 +62,7 @@ class Door(TokenOracle):
         return own.rows_at(reveal(tokens, rank, pairs[0], pairs[1]), context, position)
 
     def conditioned(self, **rows: Tensor) -> Door:
-        same = Door(self.model, self.length, self.vocab_size, self.one_pass, self.rereads)
+        same = Door(self.model, self.length, self.vocab_size)
         same.given = rows
         return same
 
@@ -75,14 +76,13 @@ class TokenCase:
     order: Any  # of the chain: None, "spread", a permutation, or one for each sample
     evidence: list[list[int]] | list[int] | None
     one_pass: bool
-    rereads: bool
     condition: Tensor | None  # (1 or all samples, q)
     asked: Asked
 
     def chain(self) -> da.TokenChain:
         oracle: TokenOracle
-        if self.one_pass or self.rereads:
-            oracle = Door(self.model, self.length, self.vocab_size, self.one_pass, self.rereads)
+        if self.one_pass:
+            oracle = Door(self.model, self.length, self.vocab_size)
         else:
             oracle = FunctionOracle(self.model, self.length, self.vocab_size)
         return da.TokenChain(oracle, order=self.order, evidence=self.evidence, condition=self.condition)
@@ -131,9 +131,10 @@ def token_case(seed: int, count: int, *, small: bool = False) -> TokenCase:
     evidence = d.choice([None, None, known[0]] if small else [None, None, known[0], known])
     condition = d.choice([None, None, weights[:1]] if small else [None, None, None, weights[:1], weights])
     tables = order is orders or evidence is known or condition is weights
-    one_pass, rereads = d.chance(0.3), d.chance(0.2)
+    one_pass = d.chance(0.3)
+    d.chance(0.2)  # so that the cases are those of before
     wanted = asked(d, count, tables)
-    return TokenCase(f"tokens {seed}", model, n, q, order, evidence, one_pass, rereads, condition, wanted)
+    return TokenCase(f"tokens {seed}", model, n, q, order, evidence, one_pass, condition, wanted)
 
 
 def _evidence(d: Dice, n: int, q: int) -> list[int]:

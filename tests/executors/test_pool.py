@@ -95,7 +95,7 @@ class Pooled:
         self.chain, self.shards = self.pool.built, shards or workers
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
-        query = joined(queries, [self.chain.replica])
+        query = joined(queries, [self.chain.model])
         parts = self.pool.run([Packed.of(query.take(*ends)) for ends in cut(len(query), self.shards, 1, None)])
         return parted(torch.cat([torch.from_numpy(part) for part in parts]), queries)
 

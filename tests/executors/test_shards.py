@@ -31,14 +31,13 @@ class Cutting:
     """Answers with the shards of each query, sent through pickle to an oracle that sits there."""
 
     def __init__(self, chain: Chain, shards: int) -> None:
-        self.replica, self.shards, self.kinds = chain.replica, shards, set[type]()
+        self.replica, self.shards = chain.model, shards
         self.local = Local()
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         return [self._answer(query) for query in queries]
 
     def _answer(self, query: Query) -> Tensor:
-        self.kinds.add(type(query))
         shards = [query.take(*ends) for ends in cut(len(query), self.shards, 1, None)]
         assert [len(shard) for shard in shards] == [
             stop - start for start, stop in cut(len(query), self.shards, 1, None)
@@ -63,12 +62,6 @@ def test_shards_give_the_numbers_of_the_whole(name: str, shards: int) -> None:
         there = da.sample(driver, 9, sampler=sampler, seed=0, executor=cutting)
         assert torch.equal(there.samples, here.samples)
         assert there.report.widths == here.report.widths
-
-
-def test_rereads_are_cut_too() -> None:
-    cutting = Cutting(CHAINS["urns"], 3)
-    da.sample(CHAINS["urns"].without_model(), 9, sampler=da.Coupled(3), seed=0, executor=cutting)
-    assert {kind.__name__ for kind in cutting.kinds} == {"TokenQuery", "Reread"}
 
 
 class Stop:

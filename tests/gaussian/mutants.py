@@ -15,7 +15,6 @@ from torch import Tensor
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Gaussian, Law
 from drawahead.randomness import Purpose, Stream
-from drawahead.rounds.threads import Thread
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
 from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored
@@ -139,8 +138,8 @@ class PeekingCoupled(Coupled):
 class DraftFromItsOwnNoise(Coupled):
     """A step's draft is the answer one step too late, which has seen that step's own noise."""
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
-        law = table((yield from super().redraft(answer, draft, width, kept, columns, beyond)))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
+        law = table(super().redraft(answer, draft, width, kept, columns, beyond))
         return Gaussian(torch.cat([law.mean[:, 1:], law.mean[:, -1:]], dim=1), law.scale)
 
 
@@ -220,8 +219,8 @@ class Bent(Coupled):
     def bent(self, law: Gaussian) -> Gaussian:
         raise NotImplementedError
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
-        law = table((yield from super().redraft(answer, draft, width, kept, columns, beyond)))
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
+        law = table(super().redraft(answer, draft, width, kept, columns, beyond))
         return law if law.slope is None else self.bent(law)
 
 
@@ -268,11 +267,11 @@ class LeanByOutcome(Coupled):
             self.agreed[:] = [agrees]
         return super().judge(window)
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
         law = table(draft)
         if law.slope is not None and law.shape[1]:
             draft = replace(law, slope=torch.where(self.agreed[0], law.slope, torch.nan))
-        return (yield from super().redraft(answer, draft, width, kept, columns, beyond))
+        return super().redraft(answer, draft, width, kept, columns, beyond)
 
 
 # Harmless

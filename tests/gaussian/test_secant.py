@@ -233,8 +233,8 @@ def test_a_law_keeps_its_lean_through_slicing_and_joining() -> None:
 class Redrafts(Coupled):
     """Checks what the next draft leans by against the paths themselves."""
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
-        new = yield from super().redraft(answer, draft, width, kept, columns, beyond)
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
+        new = super().redraft(answer, draft, width, kept, columns, beyond)
         assert isinstance(new, Gaussian) and isinstance(draft, Gaussian) and new.shape[1] == columns
         if new.slope is not None:
             # steps beyond the window have never been asked about, the others have

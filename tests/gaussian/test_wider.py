@@ -304,12 +304,10 @@ def test_a_variance_that_is_negative_is_an_error_that_keeps_what_is_done() -> No
     ("make", "named"),
     [
         (lambda: da.DDPM(large_variance=True, learned_range=True), "not both"),
-        (lambda: da.DDPM(learned_range=1), "learned_range must be True or False"),
-        (lambda: Given(replace(plan(), c=torch.ones(STEPS))), "c of a plan.*the first of them 0"),
+        (lambda: Given(replace(plan(), c=torch.ones(STEPS))), "c of a plan must begin with 0"),
         (lambda: Given(replace(plan(), c=torch.zeros(2))), "c of a plan"),
         (lambda: GaussianChain(bent, Given(plan()), (3,), project=lambda x: 2 * x), "orthogonal projection"),
         (lambda: GaussianChain(bent, Given(plan()), (3,), project=lambda x: x[:, :2]), "project must answer"),
-        (lambda: GaussianChain(bent, Given(plan()), (3,), project=3), "project must be a function"),
         (
             lambda: GaussianChain(bent, Given(plan()), (3,), project=centred, known=torch.full((3,), torch.nan)),
             "known entries cannot be overwritten",

@@ -18,9 +18,8 @@ from drawahead.counting.matchings import planar as matchings
 from drawahead.counting.matchings.components import Component, SeparatorPart
 from drawahead.counting.matchings.separators import Node, planar_cut
 from drawahead.errors import InputError
-from drawahead.oracles.separable import Piece, Settled
 from drawahead.samplers import Sampler
-from drawahead.samplers.separated import Separated
+from drawahead.samplers.separated import Piece, Separated, Settled
 from drawahead.targets import PlanarMatching
 from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, combined
@@ -396,9 +395,9 @@ def test_what_separated_refuses() -> None:
         da.sample(da.targets.Pairs(4), sampler=Separated())
     with pytest.raises(da.SamplingError, match="chooses the order"):
         da.sample(TokenChain(target, order=[0, 1, 2, 3]), sampler=Separated())
-    for inner in (da.Picard(), Separated(), "coupled"):
+    for inner in (da.Picard(), Separated()):
         with pytest.raises(InputError, match="inner"):
-            Separated(inner)  # type: ignore[arg-type]
+            Separated(inner)
 
 
 # Separators

@@ -31,7 +31,7 @@ class Peeking(WrappedOracle):
 
     def __init__(self, oracle: TokenOracle, share: float) -> None:
         super().__init__(oracle)
-        self.one_pass, self.rereads, self.share = True, False, share
+        self.one_pass, self.share = True, share
 
     def rows(self, tokens: Tensor) -> Tensor:
         return self.oracle.rows(tokens)
@@ -101,7 +101,7 @@ class Stale(Sampler):
             count = torch.minimum(1 + hasty, paths.room_at(paths.position) + 1)
             one = torch.ones_like(count)
             answer: Answer = yield paths.ask(None, one, (count - 1)[:, None])
-            law = answer.target.join((yield from answer.after(torch.zeros_like(count), int(count.max()) - 1)))
+            law = answer.target.join(answer.after(torch.zeros_like(count), int(count.max()) - 1))
             paths.commit(law.draw(law.noise(paths.stream, Purpose.VALUE, paths.steps(law.shape[1]))), count)
 
 

@@ -19,7 +19,7 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
-from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
+from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_device, rows_of
 from drawahead.oracles.remote import RemoteDenoiser
 from drawahead.randomness import Stream
 from drawahead.validate import as_device, as_float64, as_shape, floating, law_precision, wholes
@@ -32,7 +32,6 @@ class AffineChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model, and chains their attribute that holds it."""
-    answers_paths = False
 
     def __init__(
         self,
@@ -79,8 +78,6 @@ class AffineChain(Chain):
     def model(self) -> Self:
         return self
 
-    replica = model
-
     @property
     def _asked(self) -> Any:
         return getattr(self, self.noun)
@@ -102,7 +99,9 @@ class AffineChain(Chain):
         return self.replace(**{self.noun: Compiled(self._asked)})
 
     def without_model(self) -> Self:
-        return self.replace(**{self.noun: RemoteDenoiser(self.passes)}, device="cpu", condition=on_cpu(self.condition))
+        return self.replace(
+            **{self.noun: RemoteDenoiser(self.passes)}, device="cpu", condition=on_device(self.condition, "cpu")
+        )
 
     def replace(self, **changes: Any) -> Self:
         """The same chain, but for these arguments of the constructor."""
@@ -135,12 +134,12 @@ class AffineChain(Chain):
     def start(self, seed: int, samples: Tensor, tally: Tally) -> AffinePaths:
         rows, moves = len(samples), self.moves
         stream = Stream.of_samples(seed, samples, self.law_dtype, self.device)
-        x = moves.first(stream) if self.start_state is None else rows_of(self.start_state, samples)
-        x = x if self.around is None else x + rows_of(self.around, samples)
+        x = moves.first(stream) if self.start_state is None else rows_of(self.start_state, samples).flatten(1)
+        x = x if self.around is None else x + rows_of(self.around, samples).flatten(1)
         position, length = torch.zeros(rows, dtype=torch.int64), torch.full((rows,), self.steps)
         recorded = x.new_zeros(rows, len(self.record), x.shape[1])
-        condition = of_samples(self.condition, samples) if self.condition else {}
-        known = None if self.known is None else rows_of(self.known, samples)
+        condition = of_samples(self.condition, samples)
+        known = None if self.known is None else rows_of(self.known, samples).flatten(1)
         before = x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None
         drawn = samples, position, length, stream, tally
         paths = AffinePaths(self, *drawn, x, recorded, stream, condition, known, before)
@@ -154,11 +153,7 @@ class AffineChain(Chain):
         return {"start": self.start_state, "record": self.record, "law_dtype": self.law_dtype}
 
     def check(self, num_samples: int) -> None:
-        for name, table in (("start", self.start_state), ("known", self.known), ("around", self.around)):
-            if table is not None and 1 != len(table) < num_samples:
-                raise InputError(f"{name} has {len(table)} rows, but {num_samples} samples are asked for")
-        if self.condition:
-            check_rows(self.condition, num_samples)
+        check_rows(self.condition, num_samples, start=self.start_state, known=self.known, around=self.around)
 
     def empty(self, num_samples: int) -> Tensor:
         kept = (len(self.record) + 1,) if self.record else ()
@@ -173,12 +168,6 @@ class AffineChain(Chain):
         if table.shape not in (shape, (*table.shape[:1], *shape)):
             raise InputError(f"{name} must have shape {shape} or (num_samples, *{shape}), not {table.shape}")
         return table.to(self.device, self.law_dtype).reshape(-1, *shape)
-
-
-def rows_of(table: Tensor, samples: Tensor) -> Tensor:
-    """The row of each sample, flat, of a table with one row for each or one for all."""
-    table = table.flatten(1)
-    return table.expand(len(samples), -1) if len(table) == 1 else table[samples.to(table.device)]
 
 
 @final

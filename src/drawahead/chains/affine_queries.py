@@ -18,9 +18,9 @@ from drawahead.chains.base import repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
-from drawahead.oracles.condition import Conditions, of_rows
+from drawahead.oracles.condition import Conditions, joined, of_rows, on_device
 from drawahead.randomness import Stream
-from drawahead.rounds.threads import Query, Thread
+from drawahead.rounds.threads import Query
 
 if TYPE_CHECKING:
     from drawahead.chains.affine import AffineChain, AffinePaths
@@ -187,7 +187,7 @@ class GaussianQuery(Query):
     def merge(cls, queries: Sequence[Self]) -> Self:
         rows = [len(next(iter(query.condition.values()), ())) for query in queries]
         owner = torch.cat([query._owner(query.row) + sum(rows[:i]) for i, query in enumerate(queries)])
-        condition = {name: torch.cat([query.condition[name] for query in queries]) for name in queries[0].condition}
+        condition = joined([query.condition for query in queries])
         sample = torch.cat([query.sample[query.row] for query in queries])
         state, step = (torch.cat([q.packed(getattr(q, name)) for q in queries]) for name in ("state", "step"))
         return cls.column(queries[0].oracle, sample, state, step, condition, owner)
@@ -222,7 +222,7 @@ class GaussianQuery(Query):
         return self.oracle is oracle or self.oracle.question == getattr(oracle, "question", None)
 
     def on(self, oracle: AffineChain) -> Self:
-        condition = {name: table.to(oracle.device) for name, table in self.condition.items()}
+        condition = on_device(self.condition, oracle.device)
         state, step = self.state.to(oracle.device), self.step.to(oracle.device)
         return replace(self, oracle=oracle, state=state, step=step, condition=condition)
 
@@ -286,8 +286,7 @@ class GaussianAnswer:
         before = None if before is None else torch.cat([before[:, None], self.own[:, :-1]], dim=1)
         return self.query.oracle.moves.law(self.own, self.query.step, self.query.aside, before)
 
-    def after(self, depth: Tensor, width: int) -> Thread:
-        yield from ()  # a prediction drafts every later step: there is nothing more to read
+    def after(self, depth: Tensor, width: int) -> Gaussian:
         depth = depth.to(self.own.device)
         rows = torch.arange(len(depth), device=depth.device)
         answer = self.own[rows, depth][:, None].expand(-1, width, -1)

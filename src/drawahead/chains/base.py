@@ -16,7 +16,7 @@ from drawahead.laws import Law
 from drawahead.oracles.condition import CONDITION, Conditions, of_rows
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.randomness import Stream
-from drawahead.rounds.threads import Query, Thread
+from drawahead.rounds.threads import Query
 
 
 def repeated(count: Tensor) -> Tensor:
@@ -58,10 +58,9 @@ class Answer(Protocol):
     def target(self) -> Law:
         """Column i: the law of the step at depth first + i, given the path up to it. (rows, most conditionings)."""
 
-    def after(self, depth: Tensor, width: int) -> Thread:
+    def after(self, depth: Tensor, width: int) -> Law:
         """Drafts for the `width` steps that follow the step at index `depth` (rows,) of the asked ones, made from the
-        answer at that index. A generator that returns a law (rows, width), and may read more of the answer on the way,
-        which costs no round."""
+        answer at that index (rows, width)."""
 
     def leaning(self, draft: Law) -> Law:
         """`target` as drafts for the same steps next time, where they may start from other states. `draft` (rows, most

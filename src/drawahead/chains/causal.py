@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -11,9 +11,10 @@ from torch import Tensor
 from drawahead.chains.base import Ends
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, LeftToRight, as_guess
+from drawahead.oracles.causal import SAME, CausalFunction, CausalOracle, FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.compiled import CompiledOracle
-from drawahead.oracles.condition import Condition, Conditions, checked, of_samples
+from drawahead.oracles.condition import Condition, Conditions, checked, of_samples, on_device
+from drawahead.oracles.left_to_right import LeftToRight
 from drawahead.oracles.remote import RemoteOracle
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import as_device, short, whole
@@ -42,10 +43,6 @@ class CausalChain(TokenChain):
     `condition`, `numbers` and `law_dtype` are those of `TokenChain`; the model is called with the rows of a condition.
     """
 
-    settings: ClassVar[tuple[str, ...]] = (
-        *("model", "vocab_size", "max_length", "prompt", "end", "first_guess", "condition", "numbers", "law_dtype"),
-        "device",
-    )
     foresees = False
 
     def __init__(
@@ -97,7 +94,7 @@ class CausalChain(TokenChain):
     def replace(self, **changes: Any) -> CausalChain:
         """The same chain with other arguments; a condition may include a `prompt`."""
         condition = changes.get("condition", self.condition)
-        condition = dict(checked(condition, self.device)) if condition is not None else {}
+        condition = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
         prompt = condition.pop("prompt", None)
         if prompt is not None and "condition" in changes:
             changes = {"prompt": prompt, **changes}
@@ -107,8 +104,7 @@ class CausalChain(TokenChain):
         return self.replace(model=CompiledOracle(self.oracle))
 
     def without_model(self) -> CausalChain:
-        condition = {name: table.cpu() for name, table in self.condition.items() if name != "prompt"}
-        return self.replace(model=RemoteOracle(self.oracle), condition=condition or None)
+        return self.replace(model=RemoteOracle(self.oracle), condition=on_device(self.condition, "cpu"))
 
     def lengths(self, samples: Tensor) -> Tensor:
         """How many tokens each of these samples (num_samples, max_length) has."""
@@ -125,16 +121,11 @@ class _Ending(Ends):
     def __init__(self, end: Any, vocab_size: int) -> None:
         self.rule = end if callable(end) else None
         if self.rule is None:
-            tokens = [end] if isinstance(end, int) and not isinstance(end, bool) else end
-            if not isinstance(tokens, Sequence) or not tokens or not all(type(one) is int for one in tokens):
-                raise InputError(f"end must be a token, several, or a rule (tokens, lengths) -> bool, not {short(end)}")
-            if not all(0 <= token < vocab_size for token in tokens):
+            self.tokens = [end] if isinstance(end, int) else list(end)
+            if not self.tokens or not all(0 <= token < vocab_size for token in self.tokens):
                 raise InputError(f"end must be among the tokens 0 ... {vocab_size - 1}, not {short(end)}")
-            self.tokens = list(tokens)
 
     def __call__(self, tokens: Tensor, before: Tensor, now: Tensor, most: int, condition: Conditions) -> Tensor:
-        """The length (r,) at which each path of tokens (r, n) ends that has gone from `before` to `now` (r,) steps, at
-        most by `most`; n where it goes on. No step from `now` on is looked at."""
         n = tokens.shape[1]
         length = before[:, None] + torch.arange(1, most + 1, device=tokens.device)  # (r, most)
         if self.rule is None:
@@ -174,18 +165,12 @@ def _checked_prompt(prompt: Any) -> Tensor:
 def _as_model(model: Any, vocab_size: int | None, device: torch.device | str | None) -> CausalOracle:
     if isinstance(model, CausalOracle):
         return model
-    if not callable(model):
-        raise InputError(f"a model must be a CausalOracle or a callable, not {type(model).__name__}")
     if vocab_size is None:
         raise InputError("a plain callable needs vocab_size= to be used as a model")
-    home = as_device("device", device) if device is not None else _home(model)
-    return CausalFunction(model, whole("vocab_size", vocab_size, 1), home)
-
-
-def _home(model: Any) -> torch.device:
-    """Where a network's weights are."""
     weights = next(iter(model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-    return torch.device("cpu") if weights is None else weights.device
+    home = torch.device("cpu") if weights is None else weights.device
+    home = home if device is None else as_device("device", device)
+    return CausalFunction(model, whole("vocab_size", vocab_size, 1), home)
 
 
 def _longest(oracle: Any) -> int | None:

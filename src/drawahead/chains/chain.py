@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -25,8 +26,6 @@ class Worked:
 class Chain(abc.ABC):
     """How a sample is drawn step by step: each step from a distribution that depends on the steps before it."""
 
-    settings: ClassVar[tuple[str, ...]] = ()
-    """Arguments of the constructor that `replace` can give anew, each the attribute of that name as well."""
     built = False
     """Set by a constructor when it is done: from then on the chain is a value, and cannot be changed."""
 
@@ -56,10 +55,9 @@ class Chain(abc.ABC):
 
     def replace(self, **changes: Any) -> Self:
         """The same chain with other arguments of the constructor."""
-        if not self.settings:
-            raise InputError(f"a {type(self).__name__} cannot be made anew: it has no settings")
-        stored = {"start": "start_state"}  # `start` is what makes paths
-        own = {name: getattr(self, stored.get(name, name)) for name in self.settings}
+        names = inspect.signature(type(self)).parameters
+        attributes = {name: "start_state" if name == "start" else name for name in names}  # `start` makes paths
+        own = {name: getattr(self, stored) for name, stored in attributes.items() if hasattr(self, stored)}
         return type(self)(**own | changes)
 
     def compiled(self) -> Self:
@@ -109,16 +107,6 @@ class Chain(abc.ABC):
     reads_rows: ClassVar[bool] = False
     """Whether every step that an answer drafts is a row to read. A prediction drafts any number of steps."""
 
-    @property
-    def answers_paths(self) -> bool:
-        """Whether a path counts as one item of a batch, however many of its steps are queried."""
-        return False
-
-    @property
-    def replica(self) -> Any:
-        """The oracle in its queries, where other processes or devices may answer them."""
-        raise InputError(f"a {type(self).__name__} cannot be shared between replicas: draw with Local()")
-
     def without_model(self) -> Self:
         """The same chain on the CPU, without its model, for a driver process whose workers hold the model."""
         raise InputError(f"a {type(self).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
@@ -127,6 +115,11 @@ class Chain(abc.ABC):
     def row_bytes(self) -> int:
         """About how much memory one step of a sample takes in a captured round."""
         return 8
+
+    @property
+    def answers_paths(self) -> bool:
+        """Whether a path counts as one item of a batch, however many of its steps are queried."""
+        return False
 
     @abc.abstractmethod
     def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:

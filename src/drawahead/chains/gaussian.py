@@ -17,7 +17,7 @@ from drawahead.oracles.condition import Condition
 from drawahead.oracles.denoisers import Denoiser, DenoisingTarget
 from drawahead.schedules import Schedule, StochasticLocalization
 from drawahead.schedules.subspace import Projection, Subspace
-from drawahead.validate import as_shape, instance, short
+from drawahead.validate import as_shape
 
 
 @final
@@ -48,10 +48,6 @@ class GaussianChain(AffineChain):
     """
 
     noun: ClassVar[str] = "denoiser"
-    settings: ClassVar[tuple[str, ...]] = (
-        *("denoiser", "schedule", "shape", "start", "known", "record", "dtype", "device", "condition", "project"),
-        *("around", "clean", "law_dtype"),
-    )
 
     def __init__(
         self,
@@ -74,15 +70,10 @@ class GaussianChain(AffineChain):
             schedule = schedule or StochasticLocalization(512, denoiser.radius)
             shape, dtype = denoiser.shape, dtype or torch.float64
             denoiser = denoiser.denoiser(schedule)
-        if not callable(denoiser):
-            raise InputError(f"a denoiser must be a DenoisingTarget or a callable, not {type(denoiser).__name__}")
         if schedule is None or shape is None:
             raise InputError("a plain denoiser needs schedule= and shape=")
-        if not isinstance(schedule, Schedule):
-            raise InputError(f"schedule must be a schedule such as DDPM(), not {short(schedule)}")
         if start is not None and around is not None:
             raise InputError("give start, which is the first state, or around, which is its mean, not both")
-        instance("clean", clean, bool, "True or False")
         self.denoiser, self.schedule, self.clean = denoiser, schedule, clean
         self.subspace = None if project is None else Subspace(project, as_shape("shape", shape))
         moves = partial(ScalarMoves, schedule, self.subspace, clean)

@@ -2,7 +2,7 @@
 
 The value is the increment B_k m_k + S_k xi: draft and target then differ in their mean alone. It may hold more than
 that, and this stays true: C_k m_{k-1}, the prediction at the state before; part of the noise, fixed once and the same
-for draft and target, where the denoiser answers standard deviations of its own (`schedules.spread`); and directions
+for draft and target, where the denoiser answers standard deviations of its own (`schedules.Spread`); and directions
 that are dropped on the way to the state (`schedules.subspace`).
 """
 

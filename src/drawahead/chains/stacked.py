@@ -24,7 +24,6 @@ from torch.nn.functional import pad
 from drawahead.chains.affine import AffineChain
 from drawahead.chains.affine_queries import Aside, Moves
 from drawahead.chains.chain import Worked
-from drawahead.errors import InputError
 from drawahead.laws import Gaussian
 from drawahead.oracles.condition import Condition
 from drawahead.randomness import Purpose, Stream
@@ -164,9 +163,6 @@ class StackedChain(AffineChain):
     """
 
     noun: ClassVar[str] = "oracle"
-    settings: ClassVar[tuple[str, ...]] = (
-        *("oracle", "plan", "shape", "start", "record", "dtype", "device", "condition"),
-    )
 
     def __init__(
         self,
@@ -180,10 +176,6 @@ class StackedChain(AffineChain):
         device: torch.device | str = "cpu",
         condition: Condition = None,
     ) -> None:
-        if not callable(oracle):
-            raise InputError(f"an oracle must be a callable, not {type(oracle).__name__}")
-        if not isinstance(plan, StackedPlan):
-            raise InputError(f"plan must be a StackedPlan, not {type(plan).__name__}")
         self.oracle = oracle
         super().__init__(partial(LaneMoves, plan), shape, start, record, dtype, device, condition, torch.float64)
         self.built = True

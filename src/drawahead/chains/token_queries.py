@@ -12,13 +12,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.base import Ahead, repeated
-from drawahead.chains.rereading import Reread
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Conditions, of_rows
+from drawahead.oracles.condition import Conditions, joined, of_rows, on_device
 from drawahead.oracles.memory import Memory, recalled
 from drawahead.oracles.tokens import TokenOracle, complaint, reveal, tolerance, with_condition
-from drawahead.rounds.threads import Query, Thread
+from drawahead.rounds.threads import Query
 
 _BY_ROW = ("sample", "tokens", "order", "rank", "length", "prefix", "count")
 
@@ -65,7 +64,7 @@ class TokenQuery(Query):
         """How many rows are read at once (rows, columns); none of padding."""
         assert isinstance(self.reach, Tensor)
         own = torch.arange(self.columns) < self.count[:, None]
-        return own.long() if self.oracle.rereads else (self.reach + 1) * own
+        return (self.reach + 1) * own
 
     @cached_property
     def _packed(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -91,7 +90,7 @@ class TokenQuery(Query):
             **merged,
             columns=columns,
             reach=torch.cat(tables),
-            condition={name: torch.cat([query.condition[name] for query in queries]) for name in queries[0].condition},
+            condition=joined([query.condition for query in queries]),
             memory=tuple(part for query in queries for part in query.memory) if all(q.memory for q in queries) else (),
         )
 
@@ -188,13 +187,13 @@ class TokenQuery(Query):
 
     def on(self, oracle: TokenOracle) -> Self:
         tokens, order, rank = (table.to(oracle.device) for table in (self.tokens, self.order, self.rank))
-        condition = {name: table.to(oracle.device) for name, table in self.condition.items()}
+        condition = on_device(self.condition, oracle.device)
         return replace(self, oracle=oracle, tokens=tokens, order=order, rank=rank, condition=condition, memory=())
 
     def answer(self, cells: Tensor) -> TokenAnswer:
         before = self._read.flatten().cumsum(0).view_as(self._read) - self._read
         first = before.gather(1, torch.minimum(torch.arange(self.columns), self.count[:, None] - 1))  # or a path's last
-        return TokenAnswer(self, cells[first.to(cells.device)], cells, None if self.oracle.rereads else first)
+        return TokenAnswer(self, cells[first.to(cells.device)], cells, first)
 
     def answer_all(self) -> tuple[TokenAnswer, Tensor]:
         """Padding asks again what a row's last own column asks, and a row that has ended asks about its last step."""
@@ -251,22 +250,17 @@ class TokenAnswer:
     query: TokenQuery
     own: Tensor  # (rows, columns, q)
     cells: Tensor  # (cells, q)
-    first: Tensor | None  # (rows, columns) the cell before the later ones of each column; None if they are read again
+    first: Tensor  # (rows, columns) the cell before the later ones of each column
 
     @property
     def target(self) -> Categorical:
         return Categorical(self.own)
 
-    def after(self, depth: Tensor, width: int) -> Thread:
+    def after(self, depth: Tensor, width: int) -> Categorical:
         row, ahead = torch.arange(len(depth), device=depth.device), torch.arange(1, width + 1, device=depth.device)
         if isinstance(self.query.reach, Tensor):  # padding repeats the last step that was in reach
             ahead = torch.minimum(ahead, self.query.reach[row, depth][:, None])  # (rows, w)
-        if self.first is not None:
-            return Categorical(self.cells[(self.first[row, depth][:, None] + ahead).to(self.cells.device)])
-        if not ahead.numel():
-            return Categorical(self.cells.new_zeros(*ahead.shape, self.cells.shape[-1]))
-        prefix = (self.query.prefix + depth)[:, None].expand_as(ahead)
-        return (yield Reread(self.query, prefix, prefix + ahead))
+        return Categorical(self.cells[(self.first[row, depth][:, None] + ahead).to(self.cells.device)])
 
     def leaning(self, draft: Categorical) -> Categorical:
         return self.target

@@ -13,8 +13,19 @@ from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Condition, Conditions, check_rows, checked, of_samples, on_cpu
-from drawahead.oracles.evidence import Order, checked_evidence, checked_numbers, checked_order
+from drawahead.oracles.condition import (
+    Condition,
+    Conditions,
+    Order,
+    check_rows,
+    checked,
+    checked_evidence,
+    checked_numbers,
+    checked_order,
+    of_samples,
+    on_device,
+    rows_of,
+)
 from drawahead.oracles.memory import KEPT, Memory
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.randomness import Purpose, Stream
@@ -50,7 +61,6 @@ class TokenChain(Chain):
     reads_rows = True
     ends: Ends | None = None
     """Where its samples end, if that is random."""
-    settings: ClassVar[tuple[str, ...]] = ("oracle", "order", "evidence", "condition", "numbers", "law_dtype")
 
     def __init__(
         self,
@@ -65,8 +75,6 @@ class TokenChain(Chain):
         law_dtype: torch.dtype | None = None,
     ) -> None:
         if not isinstance(oracle, TokenOracle):
-            if not callable(oracle):
-                raise InputError(f"an oracle must be a TokenOracle or a callable, not {type(oracle).__name__}")
             if length is None or vocab_size is None:
                 raise InputError("a plain callable needs length= and vocab_size= to be used as an oracle")
             oracle = FunctionOracle(oracle, length, vocab_size)
@@ -115,20 +123,16 @@ class TokenChain(Chain):
 
     @property
     def one_pass(self) -> bool:
-        return self.oracle.one_pass and not self.oracle.rereads
+        return self.oracle.one_pass and not self.oracle.formula
 
     @property
     def answers_paths(self) -> bool:
         return self.oracle.one_pass
 
-    @property
-    def replica(self) -> TokenOracle:
-        return self.oracle
-
     def without_model(self) -> TokenChain:
         from drawahead.oracles.remote import RemoteOracle
 
-        return self.replace(oracle=RemoteOracle(self.oracle), condition=on_cpu(self.condition))
+        return self.replace(oracle=RemoteOracle(self.oracle), condition=on_device(self.condition, "cpu"))
 
     @property
     def row_bytes(self) -> int:
@@ -143,7 +147,7 @@ class TokenChain(Chain):
         tokens = torch.zeros(rows, n, dtype=torch.int64, device=home)
         length = torch.full((rows,), n)
         if self.evidence is not None:
-            evidence = (self.evidence if self.evidence.dim() == 1 else self.evidence[samples]).expand(rows, n)
+            evidence = rows_of(self.evidence.view(-1, n), samples)
             length = (evidence == HIDDEN).sum(-1)
             evidence = evidence.to(home)
             known = evidence != HIDDEN
@@ -155,7 +159,7 @@ class TokenChain(Chain):
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
-        condition = of_samples(self.condition, samples) if self.condition else {}
+        condition = of_samples(self.condition, samples)
         return TokenPaths(self.oracle, *drawn, tokens, order, rank, condition, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
@@ -171,8 +175,7 @@ class TokenChain(Chain):
         if isinstance(self.order, str):
             shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
             return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
-        order = self.order if self.order.dim() == 1 else self.order[samples]
-        return order.argsort(-1).expand(rows, n).to(home, torch.float64)
+        return rows_of(self.order.view(-1, n).argsort(-1), samples).to(home, torch.float64)
 
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own
@@ -185,8 +188,7 @@ class TokenChain(Chain):
         return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
 
     def check(self, num_samples: int) -> None:
-        if self.condition:
-            check_rows(self.condition, num_samples)
+        check_rows(self.condition, num_samples)
         for name in ("order", "evidence", "numbers"):
             table = getattr(self, name)
             if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:
@@ -224,7 +226,7 @@ class TokenPaths(Paths):
 
     @property
     def one_pass(self) -> bool:
-        return self.oracle.one_pass and not self.oracle.rereads
+        return self.oracle.one_pass and not self.oracle.formula
 
     def remember(self, width: int) -> None:
         most = self.oracle.recall_width

@@ -87,8 +87,8 @@ class Ray:
         return self._pool.resent
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
-        query = joined(queries, [self.chain.replica])
-        workers = 1 if query.at_once else self.workers
+        query = joined(queries, [self.chain.model])
+        workers = self.workers
         shards = cut(len(query), workers, self.min_batch_size, self.max_batch_size)
         parts = self._pool.run([Packed.of(query.take(*ends)) for ends in shards])
         return parted(torch.from_numpy(np.concatenate(parts)), queries)

@@ -48,7 +48,7 @@ class Replicas:
         chains = [chain_of(replica) for replica in replicas]
         self.chain = chains[0]
         """The chain around the first replica: what to draw from."""
-        self._replicas = [chain.replica for chain in chains]
+        self._replicas = [chain.model for chain in chains]
         if len({id(replica) for replica in self._replicas}) < len(self._replicas):
             raise InputError("every replica must be an object of its own: two threads cannot share one")
         self.min_batch_size = whole("min_batch_size", min_batch_size, 1)
@@ -83,7 +83,7 @@ class Replicas:
 
     def answer(self, queries: Sequence[Query]) -> list[Tensor]:
         query = joined(queries, self._replicas)
-        workers = 1 if query.at_once else len(self._replicas)
+        workers = len(self._replicas)
         home = torch.device(getattr(query.oracle, "device", "cpu"))
         shards = [query.take(*ends) for ends in cut(len(query), workers, self.min_batch_size, None)]
         futures = [self._threads.submit(self._evaluate, i, shard, home) for i, shard in enumerate(shards)]

@@ -72,7 +72,7 @@ class Worker:
     def build(self, make: Make) -> Chain:
         """Build the replica. -> the chain, without its model, for the driver."""
         chain = chain_of(make())
-        self._replica, self._chunks = chain.replica, Chunks()
+        self._replica, self._chunks = chain.model, Chunks()
         return chain.without_model()
 
     def evaluate(self, shard: Packed) -> tuple[np.ndarray[Any, Any], str]:

@@ -162,7 +162,7 @@ def merged(reports: Sequence[Report], config: Config) -> Report:
     """The report of runs one after another, on consecutive samples, as far as they tell; of none, with zeros."""
     written = config.sampler
     exact = written.sampler is not None and written.sampler.guarantee.exact
-    summed = ("num_samples", "rounds", "passes", "rereads", "drafted", "accepted", "candidates")
+    summed = ("num_samples", "rounds", "passes", "drafted", "accepted", "candidates")
     lists = ("widths", "committed", "drafts", "kept")
     taken = torch.tensor([rounds for report in reports for rounds in report.sample_rounds], dtype=torch.int64)
     return Report(

@@ -16,8 +16,9 @@ from drawahead.chains.causal import CausalChain
 from drawahead.errors import InputError, SamplingError
 from drawahead.executors.local import Local
 from drawahead.language.causal_lm import CausalLM
-from drawahead.oracles.causal import FirstGuess, LastAnswer, LeftToRight, as_guess
+from drawahead.oracles.causal import FirstGuess, LastAnswer, as_guess
 from drawahead.oracles.condition import Conditions
+from drawahead.oracles.left_to_right import LeftToRight
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.sample import Result, sample
 from drawahead.samplers.base import Sampler

@@ -21,7 +21,7 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.masked_lm import MaskedLM
 from drawahead.language.shared import check_tokenizer
-from drawahead.oracles.evidence import Order
+from drawahead.oracles.condition import Order
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.sample import Result
 from drawahead.validate import short, whole

@@ -13,7 +13,7 @@ from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.network import Network
 from drawahead.language.token_law import TokenLaw
-from drawahead.oracles.evidence import Order
+from drawahead.oracles.condition import Order
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.validate import short, whole
 from drawahead.values import refusal

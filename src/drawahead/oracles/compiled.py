@@ -78,10 +78,8 @@ class CompiledOracle(ForwardingOracle):
         return CompiledOracle(self.oracle.conditioned(**rows), self.shared)
 
     def forward(self, door: str, *arguments: Any) -> Tensor:
-        if door == "reread":
-            return super().forward(door, *arguments)
         if door not in self.shared:
-            self.shared[door] = Compiled(_method(door))
+            self.shared[door] = Compiled(lambda oracle, *arguments: getattr(oracle, door)(*arguments))
         rows: Tensor = self.shared[door](self.oracle, *arguments)
         return rows
 
@@ -108,13 +106,6 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__code__ = call.__code__.replace()
     return call
-
-
-def _method(name: str) -> Callable[..., Any]:
-    def asked(oracle: TokenOracle, *arguments: Any) -> Any:
-        return getattr(oracle, name)(*arguments)
-
-    return asked
 
 
 def described(parts: list[Compiled]) -> str:

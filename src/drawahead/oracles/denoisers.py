@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
-from drawahead.validate import instance, law_precision, short
+from drawahead.validate import law_precision
 
 if TYPE_CHECKING:
     from drawahead.schedules import Plan, Schedule
@@ -85,8 +84,6 @@ def _converted(
     network: Callable[..., Tensor], schedule: Schedule, convert: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 ) -> Denoiser:
     plans = _Plans(schedule)
-    if not callable(network):
-        raise InputError(f"network must be a callable (x, time), not {short(network)}")
 
     def denoise(x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
         plan = plans[x.device]
@@ -106,9 +103,6 @@ class _Plans(dict[torch.device, "Plan"]):
     """A schedule's plan on every device that asks: it is carried over once, not with every call."""
 
     def __init__(self, schedule: Schedule) -> None:
-        from drawahead.schedules.base import Schedule
-
-        instance("schedule", schedule, Schedule, "a schedule such as DDPM()")
         self.schedule = schedule
 
     def captured_parts(self) -> dict[str, object]:

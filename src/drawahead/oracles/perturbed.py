@@ -31,8 +31,6 @@ class Noisy(WrappedOracle):
     """
 
     def __init__(self, oracle: TokenOracle, error: float, seed: int = 0, *, toward: int | None = None) -> None:
-        if not isinstance(oracle, TokenOracle):
-            raise InputError(f"oracle must be a TokenOracle, not {type(oracle).__name__}: wrap it in FunctionOracle")
         if not 0 <= number("error", error) <= 0.5:
             raise InputError(f"error must be a total variation between 0 and 1/2, not {error!r}")
         if oracle.vocab_size < 2:
@@ -60,10 +58,6 @@ class Noisy(WrappedOracle):
     ) -> Tensor:
         row = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(prefix)
         rows = self.oracle.path_rows(tokens, rank, prefix, position, last_only)
-        return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
-
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        rows = self.oracle.reread(tokens, rank, row, prefix, position)
         return self._moved(rows, self._chain_keys(tokens, rank, row, prefix), position)
 
     def conditioned(self, **rows: Tensor) -> Noisy:
@@ -110,8 +104,6 @@ class NoisyDenoiser:
     """
 
     def __init__(self, denoiser: Denoiser, error: float, seed: int = 0) -> None:
-        if not callable(denoiser):
-            raise InputError(f"a denoiser must be a callable (x, k), not {type(denoiser).__name__}")
         self.denoiser = denoiser
         self.error = number("error", error, least=0)
         self.seed = checked_seed(seed)

@@ -20,8 +20,7 @@ class RemoteOracle(TokenOracle):
     def __init__(self, oracle: TokenOracle) -> None:
         self.length = oracle.length
         self.vocab_size = oracle.vocab_size
-        self.one_pass = oracle.one_pass
-        self.rereads = oracle.rereads
+        self.one_pass, self.formula = oracle.one_pass, oracle.formula
         self.bytes_per_query = int(getattr(oracle, "bytes_per_query", 8 * oracle.length * oracle.vocab_size))
 
     def rows(self, tokens: Tensor) -> Never:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import AnswerError, InputError
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 
 if TYPE_CHECKING:
     from drawahead.show import View
@@ -41,9 +41,8 @@ class TokenOracle(abc.ABC):
     """Where the oracle wants its tokens."""
     one_pass: bool = False
     """True when `chain_rows` costs about one sequence however many prefixes of it are asked."""
-    rereads: bool = False
-    """True when more rows of a conditioning that was asked before are cheap. Otherwise all rows that may be needed are
-    read at once, which for a network is free and for a formula is not."""
+    formula: bool = False
+    """True where work grows with the steps that are asked about, as in a formula, even where `one_pass` is true."""
     recall_width: int | None = None
     """The widest window for which going on from what is kept of a path (see `remember`) takes less time than a whole
     pass; None: any."""
@@ -129,13 +128,6 @@ class TokenOracle(abc.ABC):
         """The same oracle with these rows of a condition: its next calls have as many sequences, in that order."""
         raise InputError(f"{type(self).__name__} takes no condition: give it a method conditioned(**rows)")
 
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        """More rows of conditionings that `chain_rows` or `rows_at` has answered before; arguments of `chain_rows`.
-
-        An answer covers every hidden position, so reading more of its rows is not a new query.
-        """
-        return self.chain_rows(tokens, rank, row, prefix, position)
-
 
 def with_condition(oracle: TokenOracle, condition: Mapping[str, Tensor]) -> TokenOracle:
     """The oracle, told the rows of a condition."""
@@ -160,8 +152,6 @@ class FunctionOracle(TokenOracle):
     with the rows that belong to its sequences: `function(tokens, **rows)`."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], length: int, vocab_size: int) -> None:
-        if not callable(function):
-            raise InputError(f"an oracle's function must be callable, not {short(function)}")
         self.function = function
         self.condition: dict[str, Tensor] = {}
         self.length = whole("length", length, 1)
@@ -184,7 +174,7 @@ class FunctionOracle(TokenOracle):
 
 _LOOKS = frozenset(
     {
-        *("length", "vocab_size", "device", "one_pass", "rereads", "recall_width", "order_rates", "bytes_per_query"),
+        *("length", "vocab_size", "device", "one_pass", "formula", "recall_width", "order_rates", "bytes_per_query"),
         *("possible", "view"),
     }
 )
@@ -194,8 +184,6 @@ class WrappedOracle(TokenOracle):
     """An oracle made from another: it looks the same from outside, and subclasses say what happens to the answers."""
 
     def __init__(self, oracle: TokenOracle) -> None:
-        if not isinstance(oracle, TokenOracle):
-            raise InputError(f"oracle must be a TokenOracle, not {short(oracle)}: wrap it in FunctionOracle")
         self.oracle = oracle
 
     def __getattribute__(self, name: str) -> Any:
@@ -235,14 +223,10 @@ class ForwardingOracle(WrappedOracle):
     ) -> Tensor:
         return self.forward("recalled_rows", kept, token, place, step, prefix, position)
 
-    def reread(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        return self.forward("reread", tokens, rank, row, prefix, position)
-
 
 @final
 class CountingOracle(ForwardingOracle):
-    """Wraps an oracle and counts `calls`, `queries` (distinct conditionings), `passes` (sequences) and, separately,
-    `rereadings` (sequences of which more rows were read).
+    """Wraps an oracle and counts `calls`, `queries` (distinct conditionings) and `passes` (sequences).
 
     It checks the counts in reports; answers are returned unchanged.
     """
@@ -250,13 +234,10 @@ class CountingOracle(ForwardingOracle):
     def __init__(self, oracle: TokenOracle) -> None:
         super().__init__(oracle)
         self._home: CountingOracle | None = None  # where a conditioned one counts
-        self.calls = self.queries = self.passes = self.rereadings = 0
+        self.calls = self.queries = self.passes = 0
 
     def forward(self, door: str, *arguments: Any) -> Tensor:
         home, sequences = self._home or self, len(arguments[0])
-        if door == "reread":
-            home.rereadings += sequences
-            return super().forward(door, *arguments)
         queries = sequences
         if door == "chain_rows":
             queries = len(torch.unique_consecutive(torch.stack(arguments[2:4]), dim=1)[0])

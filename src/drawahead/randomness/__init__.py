@@ -208,8 +208,6 @@ def seed_from(seed: int | None, generator: torch.Generator | None) -> int:
         raise InputError("give seed or generator, not both")
     if seed is not None:
         return checked_seed(seed)
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise InputError(f"generator must be a torch.Generator, not {short(generator)}")
     if generator is None:
         generator = torch.Generator()
         generator.seed()

@@ -171,8 +171,7 @@ class CapturedBatch:
         ahead = Ahead(shape.beyond, self.sampler.drafts_from_last)
         count = torch.minimum(drafts.width + 1, paths.length - paths.position)  # 0 where a row has ended
         answer, sound = paths.ask(guess.values, count, ahead).answer_all()
-        absorbed = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
-        values, count, following = _returned(absorbed)
+        values, count, following = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
         paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)
         new = paths.tensors() | {"width": following.width, "wish": following.wish, "rounds": following.rounds}
         _overwrite([(state[name], tensor) for name, tensor in new.items() if tensor is not state[name]])
@@ -267,12 +266,3 @@ def _overwrite(pairs: list[tuple[Tensor, Tensor]]) -> None:
     for dtype in {old.dtype for old, _ in pairs}:
         olds, news = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
         torch._foreach_copy_(olds, news)
-
-
-def _returned(thread: Any) -> Any:
-    """What a thread returns that has nothing to ask."""
-    try:
-        next(thread)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("a captured round reads its answers at once")

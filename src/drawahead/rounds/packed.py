@@ -50,7 +50,7 @@ class PackedRun(Run):
                 self.engine.round()
             finally:  # a round that is cut short has a width, too
                 engine = self.engine
-                self.round_count, self.passes, self.rereads = engine.rounds, engine.passes, engine.rereads
+                self.round_count, self.passes = engine.rounds, engine.passes
                 self.count(
                     tally.committed - before.committed, tally.drafted - before.drafted, tally.accepted - before.accepted
                 )

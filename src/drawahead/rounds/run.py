@@ -128,7 +128,7 @@ class Run(abc.ABC):
         except (RuntimeError, TypeError, MemoryError) as error:
             raise InputError(f"there is no memory for {call.num_samples} samples: {str(error)[:200]}") from None
         self.finished: list[tuple[Tensor, int]] = []  # numbers of samples that ended together, rounds they took
-        self.round_count = self.passes = self.rereads = 0
+        self.round_count = self.passes = 0
         self.widths: list[int] = []  # of each round, as the next three
         self.committed: list[int] = []
         self.drafts: list[int] = []
@@ -219,7 +219,6 @@ class Run(abc.ABC):
             rounds=self.round_count,
             passes=self.passes,
             probes=call.probes,
-            rereads=self.rereads,
             drafted=tally.drafted,
             accepted=tally.accepted,
             candidates=tally.candidates,

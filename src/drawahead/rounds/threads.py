@@ -26,8 +26,6 @@ class Query(abc.ABC):
 
     oracle: object
     """Queries for the same oracle object are merged into one batch."""
-    at_once: bool = False
-    """True for more of an answer that was given before: it is read at once, and costs neither a round nor a query."""
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -144,7 +142,7 @@ class Engine:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.rounds = self.passes = self.rereads = 0
+        self.rounds = self.passes = 0
         self.widths: list[int] = []
         self._roots: set[_Node] = set()
         self._pending: list[tuple[_Node, Query]] = []
@@ -213,9 +211,6 @@ class Engine:
                     stack.extend((child, None) for child in reversed(node.children))
                 else:
                     stack.append((node, [] if item.until is None else None))
-            elif item.at_once:
-                self.rereads += len(item)
-                stack.append((node, item.answer(self.executor.answer([item])[0])))
             else:
                 self._pending.append((node, item))
 

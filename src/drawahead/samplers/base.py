@@ -48,14 +48,13 @@ class Sampler(abc.ABC):
         return [(paths, self.run(paths))]
 
 
-def as_sampler(given: object) -> Sampler | None:
-    """The sampler that an argument `sampler=` asks for: itself, or by its name; None where none is given."""
-    if isinstance(given, str):
+def as_sampler(sampler: object) -> Sampler | None:
+    """The sampler that an argument `sampler=` names: itself, or by its name."""
+    if isinstance(sampler, str):
         from drawahead.samplers.record import named  # which knows all samplers
 
-        return named(given)
-    if given is None or isinstance(given, Sampler):
-        return given
-    if isinstance(given, type) and issubclass(given, Sampler):
-        raise InputError(f"sampler must be a sampler, not its class: write {given.__name__}()")
-    raise InputError(f"sampler must be a sampler such as Block(), or a name such as 'block', not {short(given)}")
+        return named(sampler)
+    if sampler is not None and not isinstance(sampler, Sampler):  # its class, most often
+        remedy = f"write {getattr(sampler, '__name__', 'Block')}()"
+        raise InputError(f"sampler must be a sampler, or a name such as 'block', not {short(sampler)}: {remedy}")
+    return sampler

@@ -42,15 +42,14 @@ class Refining(WindowSampler):
         none = torch.zeros(len(paths), 0, dtype=paths.stream.dtype, device=paths.device)
         return (none if target.couples_alone else paths.stream.uniform(Purpose.ACCEPT, steps)), none
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
         """Each step's newest answer: its own where the window had one, else the window's last."""
         target = answer.leaning(draft) if self.secant else answer.target
-        ahead: Law = yield from answer.after(width, beyond)
         asked = target.shape[1]
         column = kept[:, None] + torch.arange(1, columns + 1, device=kept.device)
         past = (column + (asked - 1 - width)[:, None]).clamp_(max=asked + beyond - 1)
         rows = torch.arange(len(kept), device=kept.device)[:, None]
-        return target.join(ahead)[rows, torch.where(column <= width[:, None], column, past)]
+        return target.join(answer.after(width, beyond))[rows, torch.where(column <= width[:, None], column, past)]
 
     def first_width(self, paths: Paths) -> Tensor:
         if self.window is None and paths.one_pass:

@@ -32,8 +32,6 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in _OWN}
 
 def named(name: str, window: int | None = None) -> Sampler:
     """The sampler called `name`, in whatever case, with a window if it takes one."""
-    if not isinstance(name, str):
-        raise InputError(f"name must be that of a sampler, not {short(name)}")
     known: dict[str, type[Sampler]] = {"auto": Auto, **SAMPLERS, "separated": Separated}
     kind = pick("sampler", name, known)
     if window is None:

@@ -18,7 +18,7 @@ from drawahead.rejection import accepts_candidate, accepts_draft, speculate
 from drawahead.rounds.threads import Fork, Row, Thread, Together
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.segments import At, DrawnSegment, SegmentBatch
-from drawahead.validate import number, short
+from drawahead.validate import number
 from drawahead.values import dataclass
 
 PAPER = "paper"
@@ -46,13 +46,9 @@ class Recursive(Sampler):
     growth: float | str | None = None
 
     def __post_init__(self) -> None:
-        if self.growth is None or (isinstance(self.growth, str) and self.growth == PAPER):
-            return
-        if isinstance(self.growth, str):
-            raise InputError(f'growth must be a number, None or "{PAPER}", not {short(self.growth)}')
         # Batches that hardly grow are mostly empty; those that grow at once are the first and the last.
-        if not 1e-3 <= number("growth", self.growth) <= 1e3:
-            raise InputError(f"growth must be between 0.001 and 1000, not {self.growth}")
+        if self.growth not in (None, PAPER) and not 1e-3 <= number("growth", self.growth) <= 1e3:
+            raise InputError(f'growth must be between 0.001 and 1000, "{PAPER}" or None, not {self.growth}')
 
     def run(self, paths: Paths) -> Thread:
         yield Fork(self.runs(paths))

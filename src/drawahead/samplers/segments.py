@@ -60,7 +60,7 @@ class SegmentBatch:
         """One query each: the laws of the next steps, all from the answer at the current position."""
         one = torch.ones(len(paths), dtype=torch.int64)
         answer: Answer = yield paths.ask(None, one, (one * (size - 1))[:, None])
-        return answer.target.join((yield from answer.after(one - 1, size - 1)))
+        return answer.target.join(answer.after(one - 1, size - 1))
 
     def draw(self, stream: Stream, step: Tensor, law: Law) -> Tensor:
         """Values of single steps."""
@@ -77,9 +77,8 @@ class SegmentBatch:
         answer: Answer = yield paths.ask(guess, last + (beyond > 0), reach, first=1)
         target, onward = draft.first(1).join(answer.target.first(size - 1)), None
         if beyond:
-            after: Law = yield from answer.after(last, beyond - 1)
             rows = torch.arange(len(paths), device=guess.device)[:, None]
-            onward = answer.target[rows, torch.full_like(rows, size - 1)].join(after)
+            onward = answer.target[rows, torch.full_like(rows, size - 1)].join(answer.after(last, beyond - 1))
         uniform = stream.uniform(Purpose.ACCEPT, paths.steps(1)[:, 0])
         accepted = accepts(uniform, target.log_ratio(draft, guess).sum(1)).tolist()
         paths.tally.drafted += size * len(accepted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,14 +17,56 @@ from torch import Tensor
 from drawahead.chains.base import Chain, Paths, Tally
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.errors import AnswerError, InputError
-from drawahead.oracles.separable import Piece, Separable, Settled
-from drawahead.oracles.tokens import HIDDEN
+from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import Purpose, Stream
 from drawahead.rounds.threads import Fork, Thread
 from drawahead.samplers.base import Guarantee, Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.validate import short
 from drawahead.values import dataclass
+
+
+class Piece(Protocol):
+    """A part of a law that is independent of all others, given what is known, for a batch of samples."""
+
+    @property
+    def number(self) -> int:
+        """Which part: no other part of the same sample has this number."""
+
+    @property
+    def oracle(self) -> TokenOracle:
+        """The law of the part's separator: of the positions without which it falls apart."""
+
+    @property
+    def evidence(self) -> Tensor:
+        """What each sample shows the oracle (rows, length), HIDDEN where a token is to be drawn."""
+
+    @property
+    def level(self) -> Tensor:
+        """When each position (length,) is best drawn: the lowest level first. Those of the first levels should depend
+        on each other little."""
+
+    def settle(self, rows: Tensor, tokens: Tensor) -> Settled:
+        """What is known once the separators of these rows are drawn, their tokens (len(rows), length)."""
+
+
+class Settled(NamedTuple):
+    """What became known of some samples, and what is left of them: pieces with a row for each of these samples.
+
+    Sample row[c] has token[c] at position[c]; all (c,)."""
+
+    row: Tensor
+    position: Tensor
+    token: Tensor
+    pieces: Sequence[Piece]
+
+
+@runtime_checkable
+class Separable(Protocol):
+    """An oracle whose law falls into pieces."""
+
+    def pieces(self, tokens: Tensor) -> Settled:
+        """The pieces of samples of which `tokens` (rows, n) are known, HIDDEN elsewhere; and what follows from them."""
 
 
 @final
@@ -47,7 +89,7 @@ class Separated(Sampler):
     spread: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Sampler) or not self.inner.guarantee.exact or isinstance(self.inner, Separated):
+        if not self.inner.guarantee.exact or isinstance(self.inner, Separated):
             raise InputError(f"inner must be an exact sampler such as Block(), not {short(self.inner)}")
 
     def threads(self, chain: Chain, seed: int, samples: Sequence[int], tally: Tally) -> list[tuple[Paths, Thread]]:

@@ -140,10 +140,10 @@ class WindowSampler(Sampler):
         uniform = paths.stream.uniform(Purpose.ACCEPT, steps, self.attempt(rounds))
         return uniform, target.noise(paths.stream, Purpose.CORRECT, paths.steps(1), rounds)
 
-    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Thread:
+    def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
         """The next window's draft, a law (rows, columns): here, from the answer at the last kept step. `draft` is this
         window's; `beyond` says how many steps past the window the answer can draft."""
-        return (yield from answer.after(kept, columns))
+        return answer.after(kept, columns)
 
     def pays(self, position: Tensor, rounds: Tensor) -> Tensor | None:
         """Whether samples that stand at `position` (rows,) after `rounds` (rows,) rounds should go on speculating; None
@@ -210,7 +210,7 @@ class WindowSampler(Sampler):
         answer: Answer,
         columns: int | None = None,
         beyond: int | None = None,
-    ) -> Thread:
+    ) -> tuple[Tensor, Tensor, Drafts]:
         """Judge a window and draft the next. -> values (rows, w + 1, ...), how many of them hold (rows,), new drafts.
 
         `columns` and `beyond` fix the shape of the next drafts and what the answer can draft past the window; by
@@ -231,7 +231,7 @@ class WindowSampler(Sampler):
         pays = self.pays(position, rounds)
         following = following if pays is None else following * pays
         columns = int(following.max()) if columns is None else columns
-        law = yield from self.redraft(answer, drafts.law, width, kept, columns, columns if beyond is None else beyond)
+        law = self.redraft(answer, drafts.law, width, kept, columns, columns if beyond is None else beyond)
         return values, count, Drafts(law, following, wish, rounds)
 
     def take(self, paths: Paths, drafts: Drafts, guess: Guess) -> Drafts:
@@ -251,7 +251,7 @@ class WindowSampler(Sampler):
                 drafts = self.take(paths, drafts, guess)
                 guess = self.guess(paths, drafts)
             answer: Answer = yield paths.ask(guess.values, drafts.width + 1, self._reach(drafts))
-            values, count, following = yield from self.absorb(paths, drafts, guess, answer)
+            values, count, following = self.absorb(paths, drafts, guess, answer)
             paths.tally.drafted += int(drafts.width.sum())
             before = paths.tally.committed
             live = paths.commit(values, count, guess.values if self.keeps_guesses else None)

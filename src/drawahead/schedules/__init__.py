@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers see, and `doors` reads
-    from drawahead.schedules.ancestral import EulerAncestral
-    from drawahead.schedules.base import Given, Plan, Schedule
-    from drawahead.schedules.churn import Churn
+    from drawahead.schedules.base import Given, LearnedRange, LearnedVariance, Plan, Schedule, Spread
+    from drawahead.schedules.ladder import Churn, EulerAncestral
     from drawahead.schedules.localization import StochasticLocalization
     from drawahead.schedules.ou import OUExponential
-    from drawahead.schedules.spread import LearnedRange, LearnedVariance, Spread
     from drawahead.schedules.variance_preserving import (
         DDIM,
         DDPM,

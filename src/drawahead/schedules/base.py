@@ -16,11 +16,73 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.schedules.spread import Spread
-from drawahead.validate import as_float64, number, numbers, short
+from drawahead.validate import number
 from drawahead.values import dataclass
 
 _SHOWN = 6  # entries of a table in full
+
+
+class Spread(abc.ABC):
+    """How the standard deviations of a step, one for every entry, are computed from an answer.
+
+    A chain splits the noise of such a step: sigma xi becomes sqrt(sigma^2 - s^2) eta + s xi, with s, the plan's own,
+    below what the network is expected to answer, and eta noise of its own that is fixed once. Given all eta, every step
+    has the covariance s^2 I again. Where a network answers a sigma below s all the same, the step is drawn as it is and
+    by itself.
+    """
+
+    @abc.abstractmethod
+    def read(self, answer: Tensor) -> Tensor:
+        """What is kept of an answer (m, d); NaN where it cannot be meant."""
+
+    @abc.abstractmethod
+    def scale(self, kept: Tensor, step: Tensor) -> Tensor:
+        """The standard deviations at `step` (rows, w) of what was kept (rows, w, d)."""
+
+    @abc.abstractmethod
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> Spread:
+        """The same with its tensors on another device, or of another dtype."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedRange(Spread):
+    """An answer v stands for the log variance low + (v + 1) / 2 (high - low) (Nichol, Dhariwal 2021).
+
+    v is meant to lie between -1 and 1, but nothing holds it there.
+    """
+
+    low: Tensor  # (N,)
+    high: Tensor  # (N,)
+
+    def read(self, answer: Tensor) -> Tensor:
+        return answer
+
+    def scale(self, kept: Tensor, step: Tensor) -> Tensor:
+        low, high = self.low[step][..., None], self.high[step][..., None]
+        return torch.exp((low + (kept + 1) / 2 * (high - low)) / 2)
+
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> LearnedRange:
+        return LearnedRange(self.low.to(device, dtype), self.high.to(device, dtype))
+
+    def below(self, headroom: float) -> Tensor:
+        """The standard deviation that an answer `headroom` ranges below the lowest one stands for (N,)."""
+        return torch.exp((self.low - headroom * (self.high - self.low)) / 2)
+
+
+@final
+@dataclass(frozen=True)
+class LearnedVariance(Spread):
+    """An answer is the variance itself."""
+
+    def read(self, answer: Tensor) -> Tensor:
+        return answer.sqrt()
+
+    def scale(self, kept: Tensor, step: Tensor) -> Tensor:
+        return kept
+
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float64) -> LearnedVariance:
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +157,6 @@ def _by_its_ends(value: object) -> str:
     return repr(value)
 
 
-def levels(name: str, value: object) -> tuple[float, ...]:
-    """`value` as noise levels: at least two numbers that fall, none below 0."""
-    given = numbers(name, value)
-    if len(given) < 2 or not falls(given) or given[-1] < 0:
-        raise InputError(f"{name} must be at least two numbers that fall strictly, none below 0")
-    return given
-
-
 def falls(values: Sequence[float]) -> bool:
     """Whether each number is below the one before."""
     return all(later < earlier for earlier, later in itertools.pairwise(values))
@@ -116,20 +170,13 @@ class Given(Schedule):
     steps: Plan
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, Plan):
-            raise InputError(f"steps must be a Plan, not {short(self.steps)}")
-        count = as_float64("a", self.steps.a).numel()
-        for name, size in (("a", 0), ("b", 0), ("s", 0), ("time", 0), ("signal", 1), ("noise", 1)):
-            given = getattr(self.steps, name)
-            if not isinstance(given, Tensor) or given.shape != (count + size,) or not bool(given.isfinite().all()):
+        count = self.steps.a.numel()
+        for name, size in (("a", 0), ("b", 0), ("s", 0), ("c", 0), ("time", 0), ("signal", 1), ("noise", 1)):
+            table = getattr(self.steps, name)
+            if table is not None and (table.shape != (count + size,) or not bool(table.isfinite().all())):
                 raise InputError(f"{name} of a plan must be a tensor of {count + size} finite numbers")
-        c, spread = self.steps.c, self.steps.spread
-        if spread is not None and not isinstance(spread, Spread):
-            raise InputError(f"spread of a plan must be a LearnedVariance() or a LearnedRange, not {short(spread)}")
-        if c is not None and not isinstance(c, Tensor):
-            raise InputError(f"c of a plan must be a tensor of {count} finite numbers, not {short(c)}")
-        if c is not None and (c.shape != (count,) or not bool(c.isfinite().all()) or bool(c[:1].any())):
-            raise InputError(f"c of a plan must be a tensor of {count} finite numbers, the first of them 0")
+        if self.steps.c is not None and bool(self.steps.c[:1].any()):
+            raise InputError("c of a plan must begin with 0: the first step has no prediction before it")
         if not count or bool((self.steps.s < 0).any()):
             raise InputError("a plan must have at least one step, and no s below 0")
         number("start", self.steps.start, least=0)

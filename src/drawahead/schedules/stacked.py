@@ -51,7 +51,7 @@ class StackedPlan:
     def __post_init__(self) -> None:
         for name in ("a", "b", "s", "start", "final", "reads"):
             if name != "reads" or self.reads is not None:
-                self._set(name, as_float64(name, getattr(self, name), finite=True))
+                self._set(name, as_float64(name, getattr(self, name)))
         if self.a.dim() != 3 or not self.a.numel():
             raise InputError(f"a must have shape (steps, lanes, lanes), not {tuple(self.a.shape)}")
         if self.b.dim() != 2 or not self.b.numel():
@@ -65,18 +65,18 @@ class StackedPlan:
         if bool((self.start < 0).any()):
             raise InputError(f"start must hold standard deviations, not {self.start.tolist()}")
         if self.refresh is not None:
-            keep, add = (as_float64("refresh", part, finite=True) for part in _pair("refresh", self.refresh))
+            keep, add = _two("refresh", self.refresh)
             self._check("refresh[0]", keep, (n + 1, c, c))
             self._check("refresh[1]", add, (n + 1, c, add.shape[-1] if add.dim() else 0))
             self._set("refresh", (keep, add))
         if self.slopes is not None:
-            low, high = (as_float64("slopes", part) for part in _pair("slopes", self.slopes))
+            low, high = _two("slopes", self.slopes)
             if low.shape != (n,) or high.shape != (n,) or not bool((low <= high).all()):
                 raise InputError(f"slopes must be {n} lowest and {n} highest ones, none above the other")
             self._set("slopes", (low, high))
         if self.deterministic is not None:
             flags = as_float64("deterministic", self.deterministic)
-            if flags.shape != (n,) or not all(isinstance(flag, bool) for flag in _listed(self.deterministic)):
+            if flags.shape != (n,) or not bool(((flags == 0) | (flags == 1)).all()):
                 raise InputError(f"deterministic must hold {n} booleans, not {short(self.deterministic)}")
             self._set("deterministic", flags.bool())
         self._check_noise()
@@ -136,11 +136,8 @@ class StackedPlan:
             )
 
 
-def _pair(name: str, value: object) -> tuple[object, object]:
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes) or len(value) != 2:
-        raise InputError(f"{name} must be two tables, not {short(value)}")
-    return value[0], value[1]
-
-
-def _listed(flags: Any) -> list[object]:
-    return flags.tolist() if hasattr(flags, "tolist") else list(flags)
+def _two(name: str, value: Sequence[Tensor]) -> list[Tensor]:
+    tables = [as_float64(name, part) for part in value]
+    if len(tables) != 2:
+        raise InputError(f"{name} must be two tables, not {len(tables)}")
+    return tables

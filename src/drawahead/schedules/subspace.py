@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.validate import short
 
 Projection = Callable[[Tensor], Tensor]
 """(m, *shape) -> (m, *shape): the orthogonal projection of each onto the subspace."""
@@ -24,8 +23,6 @@ class Subspace:
     """
 
     def __init__(self, project: Projection, shape: tuple[int, ...]) -> None:
-        if not callable(project):
-            raise InputError(f"project must be a function of states (m, *{shape}), not {short(project)}")
         self.project, self.shape = project, shape
 
     def __call__(self, vectors: Tensor) -> Tensor:

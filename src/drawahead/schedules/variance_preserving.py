@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.schedules.base import Plan, Schedule, falls
-from drawahead.schedules.spread import LearnedRange
-from drawahead.validate import number, numbers, short, whole, wholes
+from drawahead.schedules.base import LearnedRange, Plan, Schedule, falls
+from drawahead.validate import number, numbers, whole, wholes
 from drawahead.values import dataclass
 
 _HEADROOM = 0.5
@@ -90,8 +89,6 @@ class _VariancePreserving(Schedule):
             object.__setattr__(self, "timesteps", wholes("timesteps", self.timesteps))
         if self.clip is not None:
             object.__setattr__(self, "clip", number("clip", self.clip, least=0))
-        if self.threshold is not None and not isinstance(self.threshold, Threshold):
-            raise InputError(f"threshold must be a Threshold, not {short(self.threshold)}")
         if not self.betas or not all(0 < beta < 1 for beta in self.betas):
             raise InputError("betas must be numbers between 0 and 1, at least one")
         steps = self.timesteps
@@ -125,9 +122,6 @@ class DDPM(_VariancePreserving):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("large_variance", "learned_range"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be True or False, not {short(getattr(self, name))}")
         if self.large_variance and self.learned_range:
             raise InputError("give large_variance or learned_range, not both")
 

@@ -25,7 +25,7 @@ class DenseLogistic(TokenOracle):
     """
 
     one_pass = True
-    rereads = True
+    formula = True
 
     def __init__(self, n: int, beta: float = 1.0, seed: int = 0) -> None:
         self.length, self.vocab_size = whole("n", n, 1), 2

@@ -32,7 +32,7 @@ class HardCode(TokenOracle):
     in which they were drawn. The law is the same.
     """
 
-    rereads = True
+    formula = True
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class Ising(TokenOracle):
     of its state. Messages are logarithms: neither large couplings nor long grids underflow.
     """
 
-    rereads = True
+    formula = True
 
     def __init__(self, rows: int, cols: int, coupling: float = 0.4, field: float = 0.0) -> None:
         self.width = min(whole("rows", rows, 1), whole("cols", cols, 1))

@@ -21,7 +21,7 @@ class MarkovChain(TokenOracle):
     P(X_i = v | X_S) is proportional to T^(i-l)[x_l, v] T^(r-i)[v, x_r].
     """
 
-    rereads = True
+    formula = True
 
     def __init__(self, n: int, transition: Array, initial: Array | None = None) -> None:
         step = laws("transition", transition, ("q", "q"))

@@ -20,7 +20,7 @@ class Product(TokenOracle):
     """Independent positions: P(x) = prod_i probs[i, x_i]. Every draft is right, so it needs one round."""
 
     one_pass = True
-    rereads = True
+    formula = True
 
     def __init__(self, probs: Array) -> None:
         self.log_probs = laws("probs", probs, ("n", "q")).log()
@@ -51,7 +51,7 @@ class Pairs(TokenOracle):
     """Uniform on {x_1 = x_2, x_3 = x_4, ...}: the example on which a fixed order fails."""
 
     one_pass = True
-    rereads = True
+    formula = True
 
     def __init__(self, n: int, q: int = 2) -> None:
         if whole("n", n, 1) % 2:
@@ -80,7 +80,7 @@ class MixtureOfProducts(TokenOracle):
     """P(x) = sum_c weights[c] prod_i probs[c, i, x_i]: rows average the components under their posterior."""
 
     one_pass = True
-    rereads = True
+    formula = True
 
     def __init__(self, weights: Array, probs: Array) -> None:
         self.log_weights = laws("weights", weights, ("c",)).log()
@@ -141,7 +141,7 @@ class PolyaUrns(TokenOracle):
     """
 
     one_pass = True
-    rereads = True
+    formula = True
 
     def __init__(self, n: int, block: int, q: int = 2, concentration: float = 1.0) -> None:
         self.length, self.vocab_size = whole("n", n, 1), whole("q", q, 1)

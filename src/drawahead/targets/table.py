@@ -20,7 +20,7 @@ MAX_ATOMS = 1 << 16
 class Table(TokenOracle):
     """P(x) = probs[x_1, ..., x_n], a tensor of shape (q, ..., q) with at most 2^16 atoms."""
 
-    rereads = True
+    formula = True
 
     def __init__(self, probs: Array) -> None:
         given = copied("probs", probs)

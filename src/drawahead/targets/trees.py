@@ -24,7 +24,7 @@ class TreeIsing(TokenOracle):
     end of an edge exerts on the other; all messages of a depth are computed together.
     """
 
-    rereads = True
+    formula = True
 
     def __init__(self, parents: Sequence[int], coupling: Array = 0.5, field: Array = 0.0) -> None:
         parents = wholes("parents", parents)

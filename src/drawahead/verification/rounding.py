@@ -21,7 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from drawahead.chains.affine_queries import NOTHING, GaussianQuery
-from drawahead.chains.rereading import Reread
 from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors.local import Local
 from drawahead.rounds.threads import Query
@@ -183,7 +182,7 @@ def compared(query: Query, one: Tensor, other: Tensor) -> Gap:
     """Of two evaluations of a query, the largest difference."""
     if not len(one):
         return Gap()
-    if isinstance(query, TokenQuery | Reread):
+    if isinstance(query, TokenQuery):
         apart = distance(one, other)
         return Gap(apart, apart)
     if isinstance(query, GaussianQuery):

@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.special import ndtri
 
 from drawahead.chains.base import Tally, repeated
-from drawahead.chains.rereading import Reread
 from drawahead.chains.tokens import TokenChain, TokenPaths
 from drawahead.executors.local import Local
 from drawahead.oracles.tokens import HIDDEN
@@ -201,14 +200,9 @@ def _laws(
     table = torch.zeros(len(paths), int(paths.length.max()), dtype=torch.int64).index_put((row, prefix), reach)
     asked = replace(paths.ask(None, paths.length, table), dtype=torch.float64)
     answers = executor.answer([asked])[0].exp()
-    if not oracle.rereads:
-        own = (reach + 1).cumsum(0) - (reach + 1)
-        early = (own[torch.arange(len(row)) - since] + since)[older]
-        return answers[own.to(device)], older.to(device), answers[early.to(device)]
-    step = torch.minimum(torch.arange(int(paths.length.max())), paths.length[:, None] - 1)
-    more = executor.answer([Reread(asked, step - step % apart, step)])[0].exp()
-    early_rows = more.view(*step.shape, -1)[row[older].to(device), prefix[older].to(device)]
-    return answers, older.to(device), early_rows
+    own = (reach + 1).cumsum(0) - (reach + 1)
+    early = (own[torch.arange(len(row)) - since] + since)[older]
+    return answers[own.to(device)], older.to(device), answers[early.to(device)]
 
 
 def _normals(law: Tensor, token: Tensor, smear: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from drawahead.chains.affine import rows_of
 from drawahead.chains.affine_queries import GaussianQuery
 from drawahead.chains.base import Tally
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.chains.stacked import StackedChain
 from drawahead.executors.local import Local
+from drawahead.oracles.condition import rows_of
 from drawahead.verification.rounding import root_mean_square
 from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import EXACT, Off
@@ -142,7 +142,7 @@ def vector_steps(
 
 def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:
     """Of the first state."""
-    return 0.0 if chain.around is None else rows_of(chain.around, samples)
+    return 0.0 if chain.around is None else rows_of(chain.around, samples).flatten(1)
 
 
 def _of_free(table: Tensor, free: Tensor | None) -> Tensor:

@@ -40,7 +40,7 @@ class KDPP(TokenOracle):
     million are refused.
     """
 
-    rereads = True
+    formula = True
     vocab_size = 2
 
     def __init__(self, L: Array, k: int) -> None:

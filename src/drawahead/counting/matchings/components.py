@@ -15,8 +15,8 @@ from drawahead.counting.matchings.kasteleyn import KasteleynMatrix, sound
 from drawahead.counting.matchings.partners import UNEVEN, Array, Partners, Slots
 from drawahead.counting.matchings.separators import Node
 from drawahead.errors import InputError
-from drawahead.oracles.separable import Settled
 from drawahead.oracles.tokens import HIDDEN
+from drawahead.samplers.separated import Settled
 
 
 @final

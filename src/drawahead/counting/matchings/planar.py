@@ -16,8 +16,8 @@ from drawahead.counting.matchings.partners import UNEVEN, Array, Partners
 from drawahead.counting.matchings.separators import Cut, Node, lattice_cut, planar_cut, separator_tree
 from drawahead.errors import InputError
 from drawahead.oracles.needs import of_matching
-from drawahead.oracles.separable import Settled
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
+from drawahead.samplers.separated import Settled
 from drawahead.validate import short
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class PlanarMatching(TokenOracle):
         return SeparatorPart(self.matrix, self.separators)
 
     def pieces(self, tokens: Tensor) -> Settled:
-        """The whole graph, less what `tokens` (rows, n) show; see `drawahead.oracles.separable`."""
+        """The whole graph, less what `tokens` (rows, n) show; see `drawahead.samplers.separated`."""
         rows, n = tokens.shape
         inverse = np.broadcast_to(self._inverse, (rows, *self._inverse.shape[1:]))
         whole = Component(self._root, inverse, np.ones((rows, n), dtype=bool))

@@ -12,7 +12,7 @@ from torch import Tensor
 from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.oracles.evidence import Order
+from drawahead.oracles.condition import Order
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.proteins.choices import (
     ALPHABET,

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.oracles.causal.guesses import FirstGuess
-from drawahead.oracles.causal.model import CausalOracle
+from drawahead.oracles.causal import CausalOracle, FirstGuess
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 
 if TYPE_CHECKING:

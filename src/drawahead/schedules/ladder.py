@@ -1,4 +1,4 @@
-"""Churn: noise is added first, and a step of the ODE follows (Karras et al. 2022, algorithm 2, first order)."""
+"""Steps on a ladder of noise levels, x = Y + sigma g: ancestral Euler, and churn."""
 
 from __future__ import annotations
 
@@ -7,15 +7,52 @@ from typing import final
 
 import torch
 
-from drawahead.schedules.base import Plan, Schedule, levels
-from drawahead.validate import number
+from drawahead.errors import InputError
+from drawahead.schedules.base import Plan, Schedule, falls
+from drawahead.validate import number, numbers
 from drawahead.values import dataclass
+
+
+def levels(name: str, value: object) -> tuple[float, ...]:
+    """`value` as noise levels: at least two numbers that fall, none below 0."""
+    given = numbers(name, value)
+    if len(given) < 2 or not falls(given) or given[-1] < 0:
+        raise InputError(f"{name} must be at least two numbers that fall strictly, none below 0")
+    return given
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class EulerAncestral(Schedule):
+    """Ancestral Euler steps on x = Y + sigma g (Karras et al. 2022 notation). `sigmas` fall, and may end in 0.
+
+    As in k-diffusion's `sample_euler_ancestral`, `eta` scales how much of the next level is fresh noise and `s_noise`
+    multiplies it. With eta=0 this is the deterministic Euler method, and nothing can be drawn ahead.
+    """
+
+    sigmas: tuple[float, ...]
+    eta: float = 1.0
+    s_noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("eta", "s_noise"):
+            object.__setattr__(self, name, number(name, getattr(self, name), least=0))
+        object.__setattr__(self, "sigmas", levels("sigmas", self.sigmas))
+
+    def plan(self) -> Plan:
+        sigma = torch.tensor(self.sigmas, dtype=torch.float64)
+        here, after = sigma[:-1], sigma[1:]
+        up = torch.minimum(after, self.eta * (after**2 * (here**2 - after**2)).sqrt() / here)
+        down = (after**2 - up**2).clamp(min=0).sqrt()
+        a = down / here
+        return Plan(a, 1 - a, self.s_noise * up, torch.ones_like(sigma), sigma, here, start=float(sigma[0]))
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Churn(Schedule):
-    """x is raised from noise level c to (1 + gamma) c, the network is asked there, and x goes on to the next level.
+    """x is raised from noise level c to (1 + gamma) c, the network is asked there, and a step of the ODE leads to the
+    next level (Karras et al. 2022, algorithm 2, first order).
 
     Structure predictors of the AlphaFold 3 kind sample so. `sigmas` are the levels, which fall and may end in 0;
     `gamma` is by how much they are raised, as long as the *next* one is above `above`; `noise` multiplies what is
