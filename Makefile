@@ -11,6 +11,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 # Everything below is many small operations: on a busy machine threads that wait for each other take ten times as long.
 export OMP_NUM_THREADS := 1
+# Hundreds of processes load the same modules: compiled once, whatever the machine says (make clean takes it away).
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo docs test test-slow test-deep bench release-check clean distclean

@@ -15,7 +15,14 @@ from tests.exactness import CHECKS, LEVEL
 
 torch.set_num_threads(1)  # tests run beside each other, one process a core
 
-SLOW_FILES = {f"test_{name}" for name in ("ray", "killing", "workers", "causal", "rtk", "speed", "site", "memory")}
+SLOW_FILES = {
+    f"test_{name}"
+    for name in (
+        *("every_command", "ray", "killing", "workers", "power", "doctor", "lecture", "speed", "memory", "site", "call"),
+        *("causal", "rtk", "science_study", "emoji_study", "training", "molecules", "ligandmpnn", "diffusers_plugin"),
+        *("foreign_files", "sampling", "rollouts"),
+    )
+}
 """Few tests that take long: workers begin with them, so that none is left with one when the others are done."""
 
 
