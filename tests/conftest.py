@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -31,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.stem not in SLOW_FILES, -count[item.path], item.path))
     if sum("check" in getattr(item, "fixturenames", ()) for item in items) > CHECKS:
         raise pytest.UsageError(f"more than the {CHECKS} stochastic checks that tests/exactness.py allows for")
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays: whoever collects garbage later need not look through a million objects."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -426,12 +426,17 @@ def named_tests() -> list[str]:
     return sorted({name for _, _, tests in rows() for name in re.findall(r"`([^`]+)`", tests)})
 
 
+@functools.cache
+def parsed(file: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / "tests" / file).read_text()).body
+
+
 def collected(name: str) -> bool:
     """Whether pytest finds a test of this name: FILE::test_... or FILE::TestClass::test_..., below tests/."""
     file, *path = name.split("::")
     if not (ROOT / "tests" / file).is_file() or not Path(file).name.startswith("test_") or not path:
         return False
-    body: list[ast.stmt] = ast.parse((ROOT / "tests" / file).read_text()).body
+    body = parsed(file)
     for part in path[:-1]:
         classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == part]
         body = classes[0].body if classes and part.startswith("Test") else []
