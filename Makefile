@@ -15,7 +15,7 @@ export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-deep bench release-check clean distclean
+.PHONY: help demo docs test types tests test-slow test-deep bench release-check clean distclean
 
 help:
 	@echo "make demo       draw texts, pictures and a tiling, write pictures to out/ (half a minute)"
@@ -38,7 +38,13 @@ docs: $(STAMP)
 test: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
+	@$(MAKE) --no-print-directory -j 2 types tests
+
+# The two parts of `make test` that take longest run side by side.
+types: $(STAMP)
 	$(BIN)/mypy
+
+tests: $(STAMP)
 	$(PYTEST)
 
 test-slow: $(STAMP)
