@@ -11,9 +11,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 # Everything below is many small operations: on a busy machine threads that wait for each other take ten times as long.
 export OMP_NUM_THREADS := 1
+# Hundreds of processes load the same modules: compiled once, whatever the machine says (make clean takes it away).
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-slow test-deep bench release-check clean distclean
+.PHONY: help demo docs test types tests test-slow test-deep bench release-check clean distclean
 
 help:
 	@echo "make demo       draw texts, pictures and a tiling, write pictures to out/ (half a minute)"
@@ -36,7 +38,13 @@ docs: $(STAMP)
 test: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
+	@$(MAKE) --no-print-directory -j 2 types tests
+
+# The two parts of `make test` that take longest run side by side.
+types: $(STAMP)
 	$(BIN)/mypy
+
+tests: $(STAMP)
 	$(PYTEST)
 
 test-slow: $(STAMP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -15,15 +16,24 @@ from tests.exactness import CHECKS, LEVEL
 
 torch.set_num_threads(1)  # tests run beside each other, one process a core
 
-SLOW_FILES = {f"test_{name}" for name in ("ray", "killing", "workers", "causal", "rtk", "speed", "site", "memory")}
+SLOW_FILES = {
+    *("every_command", "ray", "killing", "workers", "power", "doctor", "lecture", "speed", "memory", "site", "call"),
+    *("causal", "rtk", "science_study", "emoji_study", "training", "molecules", "ligandmpnn", "diffusers_plugin"),
+    *("foreign_files", "sampling", "rollouts"),
+}
 """Few tests that take long: workers begin with them, so that none is left with one when the others are done."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     count = collections.Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path.stem not in SLOW_FILES, -count[item.path], item.path))
+    items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in SLOW_FILES, -count[item.path], item.path))
     if sum("check" in getattr(item, "fixturenames", ()) for item in items) > CHECKS:
         raise pytest.UsageError(f"more than the {CHECKS} stochastic checks that tests/exactness.py allows for")
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays: whoever collects garbage later need not look through a million objects."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead import Block, Coupled, GaussianChain, Picard, Recursive, Sequential, StackedChain, Stepwise, TokenChain
+from drawahead import Coupled, GaussianChain, Sequential, TokenChain
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import from_repr
 from tests import mutants as of_tokens
@@ -35,7 +35,6 @@ from tests.executors.test_pool import Pooled
 from tests.executors.troubled import small
 from tests.gaussian import mutants as of_vectors
 from tests.gaussian import stacked_mutants as of_stacks
-from tests.gaussian.stacked_reference import BENT, PLANS
 from tests.instances import PLAIN
 from tests.rtk import mutants as of_kernels
 from tests.targets.test_determinantal import Mutant as OfDeterminants
@@ -44,49 +43,6 @@ ROOT = Path(__file__).parent.parent
 
 
 # The same sample
-
-
-def diffusion() -> GaussianChain:
-    """A denoiser that is not linear, by operations whose rounding does not depend on the shape of a batch."""
-    return GaussianChain(
-        lambda x, k: 0.8 * torch.sin(2 * x.roll(1, -1)) + 0.1 * k[:, None] / (1 + x * x),
-        da.DDPM(timesteps=da.schedules.spaced(14, 1000)),
-        (3,),
-        dtype=torch.float64,
-    )
-
-
-def lanes() -> StackedChain:
-    return StackedChain(BENT["refreshed"], PLANS["refreshed"], (2,), dtype=torch.float64)
-
-
-VECTORS: dict[str, Callable[[], GaussianChain | StackedChain]] = {"gaussian": diffusion, "stacked": lanes}
-CAPTURED = [Sequential(), Stepwise(), Block(3), Coupled(), Coupled(4, secant=False), Picard()]
-
-
-@pytest.mark.parametrize("name", VECTORS)
-@pytest.mark.parametrize("sampler", [*PLAIN, Coupled(3), Picard()], ids=repr)
-def test_vectors_are_the_same_to_the_last_bit_in_any_company(sampler: Sampler, name: str) -> None:
-    number = 4 if isinstance(sampler, Recursive) else 8
-    draw = functools.partial(da.sample, VECTORS[name](), sampler=sampler, seed=0)
-    everyone = draw(number).samples
-    for max_live in (1, 3):
-        assert torch.equal(draw(number, max_live=max_live).samples, everyone)
-    assert torch.equal(draw(1).samples, everyone[:1])
-    assert torch.equal(draw(number - 2, first=2).samples, everyone[2:])
-
-
-@pytest.mark.parametrize("sampler", CAPTURED, ids=repr)
-def test_captured_rounds_draw_the_samples_of_packed_ones(sampler: Sampler) -> None:
-    """Tokens to the last bit, vectors up to the rounding of sums in another order; waiting samples take free rows."""
-
-    def both(chain: da.Chain) -> tuple[Tensor, Tensor]:
-        draw = functools.partial(da.sample, chain, 9, sampler=sampler, seed=0, max_live=4)
-        return draw(graphs=True).samples, draw(graphs=False).samples
-
-    assert torch.equal(*both(TokenChain(da.targets.DenseLogistic(14, beta=1.5))))
-    for make in VECTORS.values():
-        torch.testing.assert_close(*both(make()), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01], ids=["quick", "waits"])
@@ -426,12 +382,17 @@ def named_tests() -> list[str]:
     return sorted({name for _, _, tests in rows() for name in re.findall(r"`([^`]+)`", tests)})
 
 
+@functools.cache
+def parsed(file: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / "tests" / file).read_text()).body
+
+
 def collected(name: str) -> bool:
     """Whether pytest finds a test of this name: FILE::test_... or FILE::TestClass::test_..., below tests/."""
     file, *path = name.split("::")
     if not (ROOT / "tests" / file).is_file() or not Path(file).name.startswith("test_") or not path:
         return False
-    body: list[ast.stmt] = ast.parse((ROOT / "tests" / file).read_text()).body
+    body = parsed(file)
     for part in path[:-1]:
         classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == part]
         body = classes[0].body if classes and part.startswith("Test") else []

@@ -170,7 +170,7 @@ def settings() -> Iterator[tuple[Any, dict[str, Any], dict[str, Any], int]]:
         yield kind, {"num_train_timesteps": 20, "beta_end": 0.4, "timestep_spacing": spacing}, KINDS[kind], steps
 
 
-@pytest.mark.parametrize(("kind", "given", "options", "steps"), settings(), ids=str)
+@pytest.mark.parametrize(("kind", "given", "options", "steps"), [*settings()], ids=str)
 def test_it_is_followed(
     unet: Any, kind: Any, given: dict[str, Any], options: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,8 @@ class Case:
     files: dict[str, bytes] = field(default_factory=dict)
     seconds: float = 10.0
     """After so long it gets Ctrl-C: what was asked for may well take hours."""
+    late: float = HEARD + SLACK
+    """Seconds after which Ctrl-C should have been heard."""
     patch: str = ""
     """What is done to the program first: a fault put back."""
 
@@ -98,7 +100,7 @@ class Commands:
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_bytes(data)
         before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
-        limits = {"seconds": case.seconds, "gigabytes": GIGABYTES, "late": HEARD + SLACK + 1}
+        limits = {"seconds": case.seconds, "gigabytes": GIGABYTES, "late": case.late + 1}
         words = {"arguments": case.arguments, "home": str(home), "patch": case.patch, **limits}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(words) + "\n")
@@ -132,7 +134,7 @@ class Commands:
 def fault(case: Case, seen: Outcome) -> str:
     """What breaks the rule; nothing if it is kept."""
     words = case.arguments
-    if seen.heard is not None and seen.heard > HEARD + SLACK:
+    if seen.heard is not None and seen.heard > case.late:
         return f"Ctrl-C was heard after {seen.heard:.1f} seconds"
     if b"Traceback" in seen.err:
         return f"a traceback: {seen.lines[-1][:300]}"

@@ -57,8 +57,8 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (("block",),),
 }
 """By command: arguments with which it gets to its work."""
-ENDLESS = {("status", "--watch"): 1.0}
-"""What goes on until Ctrl-C, and after how many seconds that comes."""
+ENDLESS = {("status", "--watch"): 1.0, ("sample", "--compile"): 1.5}
+"""What goes on until Ctrl-C, or for longer than anybody waits here, and after how many seconds that comes."""
 _ROW = re.compile(r"^[│ *]+(--[a-z-]+)(?: +-[a-z])?(?: +(\S+)(?= \[|  ))?", re.MULTILINE)
 
 

@@ -34,12 +34,6 @@ def drawn_with(sampler: Any) -> None:
     da.sample(da.GaussianChain(targets.Hypercube(2), da.StochasticLocalization(5)), 2, sampler=sampler, seed=0)
 
 
-def two_lanes(a: Any, b: Any, s: Any, start: Any, final: Any, refresh: Any, fixed: Any, reads: Any, slopes: Any) -> Any:
-    return da.StackedPlan(
-        a, b, s, start=start, final=final, refresh=refresh, deterministic=fixed, reads=reads, slopes=slopes
-    )
-
-
 PLAN: dict[str, Any] = {
     "a": torch.eye(2).repeat(3, 1, 1),
     "b": torch.ones(3, 1),
@@ -47,11 +41,20 @@ PLAN: dict[str, Any] = {
     "start": torch.ones(2),
     "final": torch.ones(2),
     "refresh": None,
-    "fixed": None,
+    "deterministic": None,
     "reads": None,
     "slopes": None,
 }
 RING = targets.GaussianMixture(torch.eye(2), 0.1)
+
+
+def noised(target: Any) -> None:
+    drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1))))
+
+
+def segment(kernel: Any, score: Any = RING) -> None:
+    rtk.sample(score, kernel=kernel, segments=rtk.Segments((1.0, 0.5)), num_samples=2)
+
 
 MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     "DDPM": (
@@ -105,28 +108,18 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     "PlanarMatching": (targets.PlanarMatching, {"graph": da.tilings.domino_grid(2, 2)}, drawn),
     "dominoes": (da.tilings.dominoes, {"shape": "square", "size": 2}, drawn),
     "GaussianTarget": (
-        lambda variances, covariance, mean: targets.GaussianTarget(
-            variances=variances, covariance=covariance, mean=mean
-        ),
+        targets.GaussianTarget,
         {"variances": None, "covariance": torch.eye(2), "mean": torch.zeros(2)},
-        lambda target: drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1)))),
+        noised,
     ),
-    "GaussianMixture": (
-        targets.GaussianMixture,
-        {"means": torch.eye(2), "variances": 0.1, "weights": None},
-        lambda target: drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1)))),
-    ),
+    "GaussianMixture": (targets.GaussianMixture, {"means": torch.eye(2), "variances": 0.1, "weights": None}, noised),
     "GaussianMixture.random": (
         targets.GaussianMixture.random,
         {"d": 2, "components": 2, "variance": 0.1, "seed": 0},
-        lambda target: drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1)))),
+        noised,
     ),
-    "Hypercube": (targets.Hypercube, {"d": 2}, lambda target: drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1))))),
-    "DataSet": (
-        targets.DataSet,
-        {"points": torch.eye(2), "chunk": 2},
-        lambda target: drawn(da.GaussianChain(target, da.DDPM((0.1, 0.1)))),
-    ),
+    "Hypercube": (targets.Hypercube, {"d": 2}, noised),
+    "DataSet": (targets.DataSet, {"points": torch.eye(2), "chunk": 2}, noised),
     "targets.named": (targets.named, {"name": "pairs", "size": 4}, drawn),
     "FunctionOracle": (
         da.FunctionOracle,
@@ -154,12 +147,12 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         },
         drawn,
     ),
-    "StackedPlan": (two_lanes, PLAN, lambda plan: drawn(da.StackedChain(lambda x, k: x[:, 0], plan, (2,)))),
+    "StackedPlan": (da.StackedPlan, PLAN, lambda plan: drawn(da.StackedChain(lambda x, k: x[:, 0], plan, (2,)))),
     "StackedChain": (
         da.StackedChain,
         {
             "oracle": lambda x, k: x[:, 0],
-            "plan": two_lanes(**PLAN),
+            "plan": da.StackedPlan(**PLAN),
             "shape": (2,),
             "start": None,
             "record": (),
@@ -197,53 +190,25 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
     ),
     "Segments": (rtk.Segments, {"times": (1.0, 0.5)}, nothing),
     "Segments.even": (rtk.Segments.even, {"first": 1.0, "count": 2, "last": 0.1}, nothing),
-    "Segments.from_smoothness": (
-        rtk.Segments.from_smoothness,
-        {"smoothness": 1.0, "first": 1.0, "last": 0.1},
-        nothing,
-    ),
+    "Segments.from_smoothness": (rtk.Segments.from_smoothness, {"smoothness": 1.0, "first": 1.0, "last": 0.1}, nothing),
     "Segments.from_theory": (
         rtk.Segments.from_theory,
         {"smoothness": 1.0, "d": 2, "eps": 0.5, "gradient_at_zero": 0.0},
         nothing,
     ),
-    "ULA": (rtk.ULA, {"tau": 0.1, "steps": 2, "begin": rtk.GaussianStart()}, lambda kernel: segment(kernel)),
-    "ULD": (
-        rtk.ULD,
-        {"tau": 0.1, "gamma": 1.0, "steps": 2, "begin": rtk.CentredStart()},
-        lambda kernel: segment(kernel),
-    ),
-    "ULD.from_theory": (
-        rtk.ULD.from_theory,
-        {"smoothness": 1.0, "d": 2, "eps": 0.5, "second_moment": None},
-        nothing,
-    ),
-    "MALA": (rtk.MALA, {"tau": 0.1, "steps": 2, "begin": rtk.GaussianStart()}, lambda kernel: segment(kernel)),
+    "ULA": (rtk.ULA, {"tau": 0.1, "steps": 2, "begin": rtk.GaussianStart()}, segment),
+    "ULD": (rtk.ULD, {"tau": 0.1, "gamma": 1.0, "steps": 2, "begin": rtk.CentredStart()}, segment),
+    "ULD.from_theory": (rtk.ULD.from_theory, {"smoothness": 1.0, "d": 2, "eps": 0.5, "second_moment": None}, nothing),
+    "MALA": (rtk.MALA, {"tau": 0.1, "steps": 2, "begin": rtk.GaussianStart()}, segment),
     "MALA.from_theory": (rtk.MALA.from_theory, {"smoothness": 1.0, "d": 2, "eps": 0.5}, nothing),
-    "ProjectedMALA": (
-        rtk.ProjectedMALA,
-        {"tau": 0.1, "steps": 2, "reach": 1.0, "radius": 5.0},
-        lambda kernel: segment(kernel),
-    ),
-    "HMC": (rtk.HMC, {"tau": 0.1, "leaps": 2, "steps": 2}, lambda kernel: segment(kernel)),
-    "GaussianStart": (
-        rtk.GaussianStart,
-        {"curvature": 1.0},
-        lambda start: segment(rtk.ULA(0.1, 2, start)),
-    ),
-    "rtk.ReverseSDE": (rtk.ReverseSDE, {"steps": 2}, lambda kernel: segment(kernel)),
-    "rtk.DPOM": (rtk.DPOM, {"tau": 0.1, "steps": 2, "predictor_steps": 1}, lambda kernel: segment(kernel)),
-    "rtk.DPUM": (
-        rtk.DPUM,
-        {"tau": 0.1, "gamma": 1.0, "steps": 2, "predictor_steps": 1},
-        lambda kernel: segment(kernel),
-    ),
-    "ProbabilityFlow": (rtk.ProbabilityFlow, {"steps": 2}, lambda kernel: segment(kernel)),
-    "PerSegment": (
-        rtk.PerSegment,
-        {"choose": lambda time, eta: rtk.ULA(0.1, 1), "steps": 1},
-        lambda kernel: segment(kernel),
-    ),
+    "ProjectedMALA": (rtk.ProjectedMALA, {"tau": 0.1, "steps": 2, "reach": 1.0, "radius": 5.0}, segment),
+    "HMC": (rtk.HMC, {"tau": 0.1, "leaps": 2, "steps": 2}, segment),
+    "GaussianStart": (rtk.GaussianStart, {"curvature": 1.0}, lambda start: segment(rtk.ULA(0.1, 2, start))),
+    "rtk.ReverseSDE": (rtk.ReverseSDE, {"steps": 2}, segment),
+    "rtk.DPOM": (rtk.DPOM, {"tau": 0.1, "steps": 2, "predictor_steps": 1}, segment),
+    "rtk.DPUM": (rtk.DPUM, {"tau": 0.1, "gamma": 1.0, "steps": 2, "predictor_steps": 1}, segment),
+    "ProbabilityFlow": (rtk.ProbabilityFlow, {"steps": 2}, segment),
+    "PerSegment": (rtk.PerSegment, {"choose": lambda time, eta: rtk.ULA(0.1, 1), "steps": 1}, segment),
     "LineIntegral": (
         rtk.LineIntegral,
         {"nodes": 3},
@@ -301,10 +266,6 @@ MADE: dict[str, tuple[Callable[..., Any], Mapping[str, Any], Use]] = {
         lambda config: ar.ARModel(config),
     ),
 }
-
-
-def segment(kernel: Any, score: Any = RING) -> None:
-    rtk.sample(score, kernel=kernel, segments=rtk.Segments((1.0, 0.5)), num_samples=2)
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -98,7 +98,8 @@ PUT_BACK = {
 @pytest.mark.parametrize("name", PUT_BACK)
 def test_a_fault_that_is_put_back_is_found(name: str, run: Commands) -> None:
     case, patch = PUT_BACK[name]
-    assert not fault(case, run(case)) and fault(case, run(replace(case, patch=patch)))
+    broken = replace(case, patch=patch, late=1.0)  # deaf commands are: to wait for long shows nothing more
+    assert not fault(case, run(case)) and fault(broken, run(broken))
 
 
 def test_what_is_judged_can_fail() -> None:

@@ -151,10 +151,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         {"target": targets.DPP(L=torch.eye(3, dtype=torch.float64)), "num_samples": 2, "seed": 0},
     ),
     "Job.samples": (lambda first, count: _job().samples(first, count), {"first": 0, "count": 1}),
-    "animation": (
-        lambda film, path: show.animation(film, path),
-        {"film": show.film(TOKENS, DRAWN, 1), "path": None},
-    ),
+    "animation": (lambda film, path: show.animation(film, path), {"film": show.film(TOKENS, DRAWN, 1), "path": None}),
     "explain": (teaching.explain, {"samplers": ["sequential"], "path": None, "seed": 4}),
     "job_film": (
         lambda target, films, view: show.job_film(_job(), target=target, films=films, view=view),
@@ -166,10 +163,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         ),
         {"path": None, "target": TOKENS, "samples": 1, "films": 1, "view": None},
     ),
-    "networks.text": (
-        da.networks.text,
-        {"length": 3, "temperature": 0.5, "device": "cpu", "dtype": torch.float32},
-    ),
+    "networks.text": (da.networks.text, {"length": 3, "temperature": 0.5, "device": "cpu", "dtype": torch.float32}),
     "networks.infilling": (
         da.networks.infilling,
         {"prompt": "a_", "temperature": 0.5, "device": "cpu", "dtype": torch.float32},
@@ -199,10 +193,7 @@ DOORS: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
             "max_live": 2,
         },
     ),
-    "ar.RTK": (
-        ar.RTK,
-        {"kernel": da.rtk.ULD(0.1, 1.0, 2), "segments": da.rtk.Segments((1.0, 0.5)), "spread": 0.5},
-    ),
+    "ar.RTK": (ar.RTK, {"kernel": da.rtk.ULD(0.1, 1.0, 2), "segments": da.rtk.Segments((1.0, 0.5)), "spread": 0.5}),
     "Training": (
         lambda **given: ar.train(CONFIG, torch.ones(3, 4), training=ar.Training(**given)),
         {"steps": 2, "batch": 2, "rate": 0.01, "warmup": 1, "average": 0.5, "decay": 0.1, "clip": 1.0, "seed": 0},

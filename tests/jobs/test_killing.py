@@ -44,7 +44,7 @@ def test_a_killed_process_loses_nothing_and_draws_nothing_twice(kills: int, tmp_
     assert "000000.safetensors" in found["named_first"]
 
 
-ARGUMENTS = ["sample", "markov", "--size", "32", "--num", "4000", "--shard-size", "40", "--sampler", "sequential"]
+ARGUMENTS = ["sample", "markov", "--size", "32", "--num", "2000", "--shard-size", "40", "--sampler", "sequential"]
 
 
 # Shells start what they put into the background with SIGINT ignored, and that is inherited.
@@ -84,19 +84,19 @@ def test_the_command_is_interrupted_killed_and_resumed(tmp_path: Path) -> None:
             time.sleep(0.01)
         if number == 1:
             with pytest.raises(da.InputError, match=f"in use by process {process.pid}"):
-                da.jobs.draw(folder, da.targets.named("markov", 32), 4000, name="markov", resume=True)
+                da.jobs.draw(folder, da.targets.named("markov", 32), 2000, name="markov", resume=True)
         process.send_signal(how)
         out, err = process.communicate(timeout=600)
-        assert out == "" and kept < finished(folder) < 4000
+        assert out == "" and kept < finished(folder) < 2000
         kept = finished(folder)
         if how == signal.SIGINT:
             assert process.returncode == 130
-            assert err.startswith(f"drawahead: interrupted; {kept} of 4000 samples are kept in {folder}; go on with: ")
+            assert err.startswith(f"drawahead: interrupted; {kept} of 2000 samples are kept in {folder}; go on with: ")
             assert err.endswith(f"drawahead sample markov --out {folder} --resume\n") and err.count("\n") == 1
     process = started(folder, "--resume", "--json")
     out, err = process.communicate(timeout=1200)
     assert process.returncode == 0 and json.loads(out)["complete"] and err == ""
-    whole = da.sample(da.targets.named("markov", 32), 4000, seed=0, sampler=da.Sequential())
+    whole = da.sample(da.targets.named("markov", 32), 2000, seed=0, sampler=da.Sequential())
     assert torch.equal(da.jobs.read(folder).samples(), whole.samples)
 
 
