@@ -57,12 +57,14 @@ class Frozen:
     def __init__(self, work: Callable[[Any], None], model: Any) -> None:
         self.work, self.model = work, copy.deepcopy(model)
         self.environment, self.scales = os.environ[NAME], globals()["HIDDEN_SCALES"]
-        self.pool = None
         work(model)  # as a graph's outputs are there once it is recorded
 
     def replay(self) -> None:
         with variable(self.environment), composed(self.scales):
             self.work(self.model)
+
+    def pool(self) -> None:
+        """There is none."""
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from drawahead.report import Report
 from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.measuring import chosen, not_captured, outcome
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.run import Call, NotCaptured, Result, Run, Stop, Watch, device_error
+from drawahead.rounds.run import Call, ModelChanged, NotCaptured, Result, Run, Stop, Watch, device_error
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler, as_sampler
 from drawahead.samplers.coupled import Auto
@@ -78,10 +78,6 @@ class Runner:
 
     def _check(self) -> None:
         executor, graphs = self._executor, self._graphs
-        if executor is not None and not callable(getattr(executor, "answer", None)):
-            raise InputError(f"executor must be one such as Local(), not {short(executor)}")
-        if graphs is not None and not isinstance(graphs, bool):
-            raise InputError(f"graphs must be True, False or None, not {short(graphs)}")
         if self._max_batch_size is not None:
             whole("max_batch_size", self._max_batch_size, 1)
             if executor is not None:
@@ -134,8 +130,6 @@ class Runner:
         """
         self.report = None
         watch = Watch(on_round, stop, hurry)
-        if progress is not None and not isinstance(progress, bool):
-            raise InputError(f"progress must be True, False or None, not {short(progress)}")
         if hurry is not None and (not isinstance(self.sampler, WindowSampler) or isinstance(self.sampler, Sequential)):
             raise InputError(f"hurry needs a sampler that drafts windows, such as Coupled(), not {short(self.sampler)}")
         call = self._call(num_samples, first, seed, generator, max_live, condition)
@@ -147,12 +141,16 @@ class Runner:
                     watch = replace(watch, on_round=watching(on_round, line, RunProgress(call.num_samples)))
                 if not watch.stops:
                     run = start(call, self._held)
-                    try:
-                        run.drive(watch)
-                    except NotCaptured as error:  # since the last call the model has changed to one that cannot be
+                    while True:
+                        try:
+                            run.drive(watch)
+                            break
+                        except ModelChanged:
+                            again = run.call
+                        except NotCaptured as error:
+                            again = not_captured(run.call, error)
                         run.close()
-                        run = PackedRun(not_captured(run.call, error))
-                        run.drive(watch)
+                        run = start(again, self._held)
                     if run.call.chosen is not None:
                         run.call = replace(run.call, choice=outcome(run))
         except KeyboardInterrupt as error:
@@ -184,9 +182,12 @@ class Runner:
         """Capture all rounds that calls for so many samples may need; does nothing where rounds are not captured."""
         call = self.settle(num_samples, max_live=num_samples)
         if call.captured and isinstance(call.sampler, WindowSampler):
-            run = captured_run(call, self._held)
-            with self._held.lock, torch.no_grad(), closing(run), suppress(NotCaptured):
-                run.prepare(every=True)
+            with self._held.lock, torch.no_grad(), suppress(NotCaptured):
+                try:
+                    with closing(captured_run(call, self._held)) as run:
+                        run.prepare(every=True)
+                except ModelChanged:
+                    self.warm_up(num_samples)
 
     def recapture(self) -> None:
         """Drop captured rounds, so that the next call captures the model again."""
@@ -269,16 +270,7 @@ def settled(call: Call, held: Held) -> Call:
 def start(call: Call, held: Held) -> Run:
     """The run for a call: captured if that is wanted and possible."""
     call = settled(call, held)
-    if not call.captured or not isinstance(call.sampler, WindowSampler):
-        return PackedRun(call)
-    run = captured_run(call, held)
-    if call.graphs is None:
-        try:
-            run.prepare()
-        except NotCaptured as error:
-            run.close()
-            return PackedRun(not_captured(call, error))
-    return run
+    return captured_run(call, held) if call.captured and isinstance(call.sampler, WindowSampler) else PackedRun(call)
 
 
 def as_chain(target: Target) -> Chain:

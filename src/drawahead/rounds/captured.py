@@ -206,7 +206,7 @@ class CapturedBatch:
         bad = self._bad.clone()
         try:
             graph = record(lambda model: self._round(model, shape), model, self.device, self._pool)
-            self._pool = self._pool or (graph and graph.pool)
+            self._pool = self._pool or (graph and graph.pool())
             if self._question is None:
                 began = time.perf_counter()
                 answers: list[Tensor] = []

@@ -15,7 +15,7 @@ from drawahead.errors import AnswerError
 from drawahead.report import Report
 from drawahead.rounds.captured import CapturedBatch, Flight
 from drawahead.rounds.held import Held, looking_at
-from drawahead.rounds.run import Call, Run
+from drawahead.rounds.run import Call, ModelChanged, Run
 from drawahead.rounds.shapes import Positions, Shape, Shapes
 from drawahead.samplers.window import WindowSampler
 
@@ -66,20 +66,20 @@ class CapturedRun(Run):
     def _warm(self, shape: Shape) -> None:
         """Capture a round of this shape, unless that was done before."""
         if self._batch is not None and shape not in self._batch.graphs:
-            self._is_sure()
+            self._look()
             self._batch.warm(self.call.chain, shape)
 
     def _rounds(self) -> Generator[Callable[[], Report]]:
         try:
+            if self.call.graphs is None:
+                self.prepare()
             self._fill()
             while self._batch is not None and self._live:
                 try:
-                    if not self._round(self._batch):
-                        continue
-                except AnswerError:
-                    if self._is_sure():
-                        raise
-                    continue
+                    self._round(self._batch)
+                except AnswerError:  # perhaps of a model that is gone
+                    self._look()
+                    raise
                 if not self._flights:
                     self._fill()
                 yield self.report
@@ -147,35 +147,17 @@ class CapturedRun(Run):
                 self._flights.append(self._launch(self._batch, self._positions)._replace(timed=False))
             self._unsure = looking_at(chain)
 
-    def _is_sure(self, seconds: float = math.inf) -> bool:
-        """Whether the model is the one whose rounds are replayed, as far as can be told within so many seconds. If not,
-        all begins again, with rounds of its own."""
+    def _look(self, seconds: float = math.inf) -> None:
+        """Look whether the model is the one whose rounds are replayed, for so many seconds at most."""
         if self._unsure is None:
-            return True
+            return
         self._unsure.go_on(seconds)
         if self._unsure.done:
             guard, self._unsure = self._unsure, None
             if not self._held.holds(self.call.chain, guard):
-                self._begin_again()
-                return False
-        return True
-
-    def _begin_again(self) -> None:
-        """As if nothing had been drawn: nobody has seen anything of it yet."""
-        if self._batch is not None:
-            self._batch.wait()
-        self._flights.clear()
-        self.round_count = self.passes = 0
-        for part in (self.widths, self.committed, self.drafts, self.kept):
-            part.clear()
-        self.oracle_seconds, self.tally, self._times = 0.0, Tally(), {}
-        numbers = sorted(self._number[row] for row in self._live)
-        self.begin(numbers)
-        fresh = self.call.chain.start(self.call.seed, torch.tensor(numbers), Tally())
-        if self.sampler.keeps_guesses:
-            fresh.remember(self._shapes.widest)
-        self._number, self._batch = [], None
-        self._begin(fresh)
+                self.wait()
+                self._batch = None
+                raise ModelChanged
 
     def _seat(self, batch: CapturedBatch, fresh: Paths, rows: list[int]) -> None:
         """Give these rows their samples."""
@@ -206,18 +188,16 @@ class CapturedRun(Run):
             return parts[0] if parts else None
         return call.chain.start(call.seed, torch.cat([part.sample for part in parts]), Tally())
 
-    def _round(self, batch: CapturedBatch) -> bool:
-        """-> False if it was in vain: see `_is_sure`."""
+    def _round(self, batch: CapturedBatch) -> None:
         live = self._live
-        if (self.watched or self.reported) and not self._is_sure():
-            return False
+        if self.watched or self.reported:
+            self._look()
         taken = self._take(batch, live) if self.tally.hurried else 0
         before = self._positions
         shape, look, began, timed = self._flights.popleft() if self._flights else self._launch(batch, before)
         if look is not None and not self._flights:
             self._launch_ahead(batch, live)
-        if not self._is_sure(batch.seconds.get(shape.window, 0.0) / 2):
-            return False
+        self._look(batch.seconds.get(shape.window, 0.0) / 2)
         drafted = sum(before.width[row] for row in live)
         after = self._shapes.stepped(before, live) if look is None else look()
         began, self._seen = max(began, self._seen), time.perf_counter()
@@ -231,8 +211,8 @@ class CapturedRun(Run):
         committed = sum(steps[row] for row in live)
         self._positions = after
         done = [row for row in live if after.position[row] >= after.length[row]]
-        if done and not self._is_sure():
-            return False
+        if done:
+            self._look()
         self._count(batch.rows, shape, committed, drafted, len(live))
         self.committed[-1] += taken
         self.tally.committed += taken
@@ -243,7 +223,6 @@ class CapturedRun(Run):
         for row in live:
             if self._number[row] >= 0:
                 self.trace(self._number[row], after.position[row])
-        return True
 
     def _launch(self, batch: CapturedBatch, standing: Positions) -> Flight:
         """Begin a round of rows that stand there."""

@@ -4,7 +4,7 @@ Speculation trades queries for rounds. It pays where a round of many queries tak
 which depends on the machine, the model and the number of samples drawn together. So a few rounds are timed, and how
 many rounds a sample will take is predicted by a formula, which a pilot sample corrects where it costs little.
 
-Two constants are tuned. `Coupled` with window w takes about N / (w + 1) rounds of N steps and some more, in which guesses
+Two constants are tuned. With window w, N steps take `Coupled` about N / (w + 1) rounds, and some more in which guesses
 settle. Those hardly depend on the window: 15 to 19 for an image in 1000 steps with windows from 8 to 128, 4 for a power
 spectrum, 12 for a text, 8 for a robot's 100 steps. SETTLING times the cube root of N is about that. WORTH is the least
 predicted gain for which packed rounds leave `Sequential`: other models need twice as many, or half. Captured rounds are
@@ -105,7 +105,7 @@ def choose(timings: Timings) -> Choice:
 
 def expected_rounds(steps: int, window: int) -> float:
     """How many rounds a sample takes with a window, as the formula above has it."""
-    return min(float(steps), steps / (window + 1) + SETTLING * steps ** (1 / 3))
+    return min(float(steps), steps / (window + 1) + SETTLING * math.cbrt(steps))
 
 
 def between(seconds: dict[int, float], window: int) -> float:

@@ -15,7 +15,7 @@ from drawahead.executors.local import Local
 from drawahead.rounds.choosing import Choice, choose, timed
 from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.packed import PackedRun
-from drawahead.rounds.run import Call, NotCaptured, Run
+from drawahead.rounds.run import Call, ModelChanged, NotCaptured, Run
 from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.sequential import Sequential
@@ -36,6 +36,8 @@ def chosen(call: Call, held: Held) -> Call:
         measuring = _Measuring(call, held)
         try:
             choice = held.chosen[key] = choose(measuring)
+        except ModelChanged:
+            return chosen(call, held)
         except NotCaptured as error:
             if call.graphs:
                 raise

@@ -7,8 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 import torch
 
@@ -17,27 +16,12 @@ from drawahead.rounds.threads import no_garbage_collection
 
 
 class Recording(Protocol):
-    """Work that can be done again."""
+    """Work that can be done again: a CUDA graph."""
 
-    @property
+    def replay(self) -> None: ...
+
     def pool(self) -> Any:
         """Where its memory comes from, to be shared with others of which one is replayed at a time."""
-
-    def replay(self) -> None:
-        """Do it again."""
-
-
-@final
-@dataclass(frozen=True)
-class _Graph:
-    graph: Any
-
-    @property
-    def pool(self) -> Any:
-        return self.graph.pool()
-
-    def replay(self) -> None:
-        self.graph.replay()
 
 
 def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: Any = None) -> Recording | None:
@@ -58,7 +42,7 @@ def record(work: Callable[[Any], None], model: Any, device: torch.device, pool: 
             work(model)
     except RuntimeError as error:
         raise NotCaptured(str(error).splitlines()[0]) from error
-    return _Graph(graph)
+    return graph
 
 
 @functools.cache

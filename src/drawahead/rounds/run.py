@@ -18,7 +18,6 @@ from drawahead.report import History, Report
 from drawahead.rounds.choosing import Choice
 from drawahead.rounds.threads import Executor
 from drawahead.samplers.base import Sampler
-from drawahead.validate import short
 from drawahead.values import dataclass
 from drawahead.words import counted
 
@@ -83,6 +82,10 @@ class NotCaptured(Exception):
     """The model does something that a graph cannot hold."""
 
 
+class ModelChanged(Exception):
+    """Rounds of another model were replayed. They are dropped, and nobody has seen anything of them: begin again."""
+
+
 class Stop(Protocol):
     """A request to stop, such as a `threading.Event`."""
 
@@ -97,13 +100,6 @@ class Watch:
     on_round: Callable[[Report], None] | None = None
     stop: Stop | None = None
     hurry: Stop | None = None
-
-    def __post_init__(self) -> None:
-        if self.on_round is not None and not callable(self.on_round):
-            raise InputError(f"on_round must be callable, not {short(self.on_round)}")
-        for name, event in (("stop", self.stop), ("hurry", self.hurry)):
-            if event is not None and not callable(getattr(event, "is_set", None)):
-                raise InputError(f"{name} must have is_set(), as a threading.Event has, not be {short(event)}")
 
     @property
     def stops(self) -> bool:
@@ -160,7 +156,7 @@ class Run(abc.ABC):
                     if watch.hurry is not None and watch.hurry.is_set():
                         self.tally.hurried = True  # drafts are taken as they are from now on
         except Exception as error:
-            if isinstance(error, NotCaptured) and not self.round_count:
+            if isinstance(error, ModelChanged) or (isinstance(error, NotCaptured) and not self.round_count):
                 raise
             raise SamplingError(
                 f"sampling stopped in round {self.round_count} with {self.done} of {self.call.num_samples} samples "
