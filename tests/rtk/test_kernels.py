@@ -27,8 +27,8 @@ from drawahead.rtk import (
     ProjectedMALA,
     RTKTarget,
     State,
+    kernels,
 )
-from drawahead.rtk.kernels import base
 from tests.exactness import LEVEL
 from tests.rtk.laws import (
     MIXTURE,
@@ -179,7 +179,7 @@ def test_a_mutant_is_rejected(mutant: Mutant) -> None:
 
 class TestAlone:
     def test_the_example_in_the_documentation(self) -> None:
-        result = doctest.testmod(base)
+        result = doctest.testmod(kernels)
         assert result.attempted >= 7 and result.failed == 0
         result = doctest.testmod(sys.modules["drawahead.rtk.sample"])
         assert result.attempted >= 5 and result.failed == 0
@@ -198,7 +198,6 @@ class TestAlone:
         target = RTKTarget(score, 0.1, 0.1, torch.zeros(4, 2, dtype=torch.float64))
         with pytest.raises(da.InputError, match="needs energy differences"):
             kernel.draw(target, Noise.of_samples(0, 4))
-        assert score.calls == 0
 
     @pytest.mark.parametrize(
         ("make", "message"),

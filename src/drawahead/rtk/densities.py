@@ -1,13 +1,12 @@
-"""Laws whose noised versions p_t are known in closed form: their log densities and scores, down to time 0.
+"""Distributions whose noised versions p_t are known in closed form: log densities and scores, down to time 0.
 
 X_t = exp(-t) Y + sqrt(1 - exp(-2 t)) g, so that a Gaussian stays Gaussian and a mixture of them a mixture.
 """
 
 from __future__ import annotations
 
-import abc
 import math
-from typing import final
+from typing import TypeAlias, final
 
 import torch
 from torch import Tensor
@@ -17,24 +16,16 @@ from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.targets import GaussianMixture, GaussianTarget
 from drawahead.validate import readable
 
-
-class Density(abc.ABC):
-    """The densities p_t of a law under the Ornstein-Uhlenbeck process."""
-
-    @abc.abstractmethod
-    def log_density(self, x: Tensor, t: Tensor) -> Tensor:
-        """log p_t(x), normalised, for x (m, d) and t (m,): (m,)."""
-
-    @abc.abstractmethod
-    def score(self, x: Tensor, t: Tensor) -> Tensor:
-        """The gradient of log p_t at x (m, d): (m, d)."""
+Density: TypeAlias = "GaussianDensity | MixtureDensity"
+"""The densities p_t of a distribution under the Ornstein-Uhlenbeck process, for x (m, d) and t (m,): `log_density`,
+normalised (m,), and `score`, its gradient (m, d)."""
 
 
 def density_of(target: DenoisingTarget) -> Density | None:
     """The closed form of this target's densities, where there is one."""
     if isinstance(target, GaussianTarget):
-        return _GaussianDensity(target)
-    return _MixtureDensity(target) if isinstance(target, GaussianMixture) else None
+        return GaussianDensity(target)
+    return MixtureDensity(target) if isinstance(target, GaussianMixture) else None
 
 
 def _noised(variances: Tensor, t: Tensor) -> Tensor:
@@ -47,7 +38,7 @@ def _noised(variances: Tensor, t: Tensor) -> Tensor:
 
 
 @final
-class _GaussianDensity(Density):
+class GaussianDensity:
     def __init__(self, target: GaussianTarget) -> None:
         self.target = target
 
@@ -67,7 +58,7 @@ class _GaussianDensity(Density):
 
 
 @final
-class _MixtureDensity(Density):
+class MixtureDensity:
     def __init__(self, target: GaussianMixture) -> None:
         self.means, self.variances = target.means, target.variances
         self.log_weights = target.log_weights.log_softmax(0)

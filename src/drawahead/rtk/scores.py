@@ -1,6 +1,6 @@
 """Score oracles: grad log p_t for a batch of states, each at its own time, with every call counted.
 
-p_t is the law of X_t = exp(-t) Y + sqrt(1 - exp(-2 t)) g, Y the data. States are flat, (m, d) in float64.
+p_t is the distribution of X_t = exp(-t) Y + sqrt(1 - exp(-2 t)) g, Y the data. States are flat, (m, d) in float64.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from drawahead.errors import AnswerError, InputError
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.rtk.densities import density_of
 from drawahead.rtk.potentials import Difference, LineIntegral
-from drawahead.validate import as_shape, floating, readable, short
+from drawahead.validate import as_shape, floating, readable
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """(x (m, *shape), t (m,)) -> grad log p_t(x) (m, *shape)."""
 
 
 class ScoreOracle(abc.ABC):
-    """A score, what it knows about energies, and how often it was asked.
+    """A score, what it knows about energies, and how often it was called.
 
     `calls` and `queries` count gradients: batches and the states in them. `energy_calls` and `energy_queries` count
     apart what energy differences took: log densities, or scores at the nodes of a line integral.
@@ -33,6 +33,8 @@ class ScoreOracle(abc.ABC):
     """The shape of one state, where it is known."""
     dtype: torch.dtype
     """What samples come back as."""
+    rule: LineIntegral | None = None
+    """How energy differences are worked out from the score, where they are not known otherwise."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -46,19 +48,22 @@ class ScoreOracle(abc.ABC):
         self.queries += len(x)
         return self._checked(x, t)
 
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        return self.calls, self.queries, self.energy_calls, self.energy_queries
+
     def captured_parts(self) -> dict[str, Any]:
-        """What a captured round depends on: how often it was asked is no part of it."""
+        """What a captured round depends on: everything but the counts."""
         counts = ("calls", "queries", "energy_calls", "energy_queries")
         return {name: part for name, part in vars(self).items() if name not in counts}
 
-    @property
-    @abc.abstractmethod
-    def has_energy(self) -> bool:
-        """Whether `log_ratio` can answer."""
-
-    @abc.abstractmethod
     def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
         """log p_t(new) - log p_t(old) for states (m, d)."""
+        if self.rule is None:
+            raise InputError("this kernel needs energy differences: give energy=LineIntegral() to learned(...)")
+        self.energy_calls += 1
+        self.energy_queries += self.rule.nodes * len(old)
+        return self.rule(self._checked, old, new, t)
 
     @abc.abstractmethod
     def _answer(self, x: Tensor, t: Tensor) -> Tensor:
@@ -68,7 +73,7 @@ class ScoreOracle(abc.ABC):
         answer = self._answer(x, t)
         if not isinstance(answer, Tensor) or answer.shape != x.shape:
             what = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
-            raise AnswerError(f"the score must answer one vector a state, {tuple(x.shape)}, not {what}")
+            raise AnswerError(f"the score must answer one vector per state, {tuple(x.shape)}, not {what}")
         if readable(answer) and not bool(answer.isfinite().all()):
             bad = int((~answer.isfinite()).flatten(1).any(1).nonzero()[0])
             raise AnswerError(
@@ -76,11 +81,6 @@ class ScoreOracle(abc.ABC):
                 f"{float(x[bad].abs().max()):.3g}: if that is too much, the steps are too long, take a smaller tau"
             )
         return answer.double()
-
-    def _integral(self, rule: LineIntegral, old: Tensor, new: Tensor, t: Tensor) -> Difference:
-        self.energy_calls += 1
-        self.energy_queries += rule.nodes * len(old)
-        return rule(self._checked, old, new, t)
 
 
 @final
@@ -91,15 +91,9 @@ class ExactScore(ScoreOracle):
 
     def __init__(self, target: DenoisingTarget, energy: LineIntegral | None = None) -> None:
         super().__init__()
-        if not isinstance(target, DenoisingTarget):
-            raise InputError(f"target must be a DenoisingTarget, not {short(target)}")
         self.target, self.shape = target, target.shape
         self.density = density_of(target)
-        self.rule = _rule(energy) or (LineIntegral() if self.density is None else None)
-
-    @property
-    def has_energy(self) -> bool:
-        return True
+        self.rule = energy or (LineIntegral() if self.density is None else None)
 
     def log_density(self, x: Tensor, t: Tensor) -> Tensor:
         """log p_t(x) (m,), normalised; not counted. Known for `GaussianTarget` and `GaussianMixture`."""
@@ -109,7 +103,7 @@ class ExactScore(ScoreOracle):
 
     def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
         if self.rule is not None:
-            return self._integral(self.rule, old, new, t)
+            return super().log_ratio(old, new, t)
         self.energy_calls += 1
         self.energy_queries += 2 * len(old)
         before, after = self.log_density(torch.cat([old, new]), torch.cat([t, t])).split(len(old))
@@ -126,7 +120,7 @@ class ExactScore(ScoreOracle):
 
 @final
 class LearnedScore(ScoreOracle):
-    """Any callable as a score. It is given states of `shape` in `dtype`, and times (m,)."""
+    """Any callable as a score. It takes states of `shape` in `dtype`, and times (m,)."""
 
     def __init__(
         self,
@@ -137,30 +131,13 @@ class LearnedScore(ScoreOracle):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        if not callable(network):
-            raise InputError(f"a score must be a callable (x, t) -> score, not {type(network).__name__}")
-        self.network, self.rule, self.dtype = network, _rule(energy), floating("dtype", dtype)
+        self.network, self.rule, self.dtype = network, energy, floating("dtype", dtype)
         self.shape = None if shape is None else as_shape("shape", shape)
 
-    @property
-    def has_energy(self) -> bool:
-        return self.rule is not None
-
-    def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
-        if self.rule is None:
-            raise InputError("this score has no energies: give energy=LineIntegral() to learned(...)")
-        return self._integral(self.rule, old, new, t)
-
     def _answer(self, x: Tensor, t: Tensor) -> Tensor:
-        given = x if self.shape is None else x.view(-1, *self.shape)
-        answer = self.network(given.to(self.dtype), t.to(self.dtype))
-        return answer.flatten(1) if isinstance(answer, Tensor) and answer.shape == given.shape else answer
-
-
-def _rule(energy: LineIntegral | None) -> LineIntegral | None:
-    if energy is not None and not isinstance(energy, LineIntegral):
-        raise InputError(f"energy must be a LineIntegral, not {short(energy)}")
-    return energy
+        states = x if self.shape is None else x.view(-1, *self.shape)
+        answer = self.network(states.to(self.dtype), t.to(self.dtype))
+        return answer.flatten(1) if isinstance(answer, Tensor) and answer.shape == states.shape else answer
 
 
 def exact(target: DenoisingTarget, *, energy: LineIntegral | None = None) -> ExactScore:
@@ -181,7 +158,7 @@ def learned(
     """A network, or any callable `(x, t) -> score`, as an oracle.
 
     shape: of one state, if it is not a vector. energy: how energy differences are worked out; None: not at all, and
-    kernels that need them refuse. dtype: what the network is given, and what samples come back as.
+    kernels that need them refuse. dtype: what the network takes, and what samples come back as.
     """
     return LearnedScore(network, shape, energy=energy, dtype=dtype)
 
