@@ -1,9 +1,9 @@
 """Inference: all parts, one after another, as one chain of Gaussian steps.
 
-The model is told the whole state: finished parts in the places before, noise being cleaned in the next. So a window of
-any sampler may reach beyond the end of a part, where drafts are told a guess of the part that is not yet finished, and
-the law is that of drawing part after part. A step without noise, such as DDPM's last, is never speculated on: windows
-end there.
+The model sees the whole state: finished parts in the places before, noise being cleaned in the next. So a window of any
+sampler may reach beyond the end of a part, where drafts see a guess of the part that is not yet finished, and the
+distribution is that of drawing part after part. A step without noise, such as DDPM's last, is never speculated on:
+windows end there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from torch import nn
 from drawahead.ardiffusion.inner import RTK, langevin, scheduled
 from drawahead.ardiffusion.parts import Conditionals
 from drawahead.chains.stacked import StackedChain
-from drawahead.errors import InputError
 from drawahead.sample import Result
 from drawahead.sample import sample as draw
 from drawahead.samplers.base import Sampler
@@ -38,17 +37,14 @@ def chain(
 
     Samples are (num_samples, K, d): what `parts.join` makes data of. `record` and `dtype` are as in `StackedChain`.
     """
-    if not (hasattr(conditionals, "parts") and hasattr(conditionals, "mean")):
-        raise InputError(f"give an ARModel or other Conditionals, not {type(conditionals).__name__}")
-    learned = isinstance(conditionals, nn.Module)
-    device = next(conditionals.parameters()).device if isinstance(conditionals, nn.Module) else torch.device("cpu")
+    device, usual = torch.device("cpu"), torch.float64
+    if isinstance(conditionals, nn.Module):
+        device, usual = next(conditionals.parameters()).device, torch.float32
     if isinstance(inner, RTK):
         plan, oracle = langevin(inner, conditionals, device)
-    elif isinstance(inner, Schedule):
-        plan, oracle = scheduled(inner, conditionals, device)
     else:
-        raise InputError(f"inner must be a schedule or ardiffusion.RTK, not {type(inner).__name__}")
-    dtype = dtype or (torch.float32 if learned else torch.float64)
+        plan, oracle = scheduled(inner, conditionals, device)
+    dtype = dtype or usual
     return StackedChain(oracle, plan, (conditionals.parts.size,), record=record, dtype=dtype, device=device)
 
 

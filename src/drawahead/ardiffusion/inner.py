@@ -1,4 +1,4 @@
-"""How one part is drawn, for all parts one after another: the steps of a schedule, or those of ULD inside segments."""
+"""The steps that draw one part, for all parts one after another: those of a schedule, or of ULD inside segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drawahead.ardiffusion.parts import Conditionals
 from drawahead.errors import InputError
 from drawahead.schedules import Plan, Schedule
 from drawahead.schedules.stacked import StackedPlan
-from drawahead.validate import instance, number
+from drawahead.validate import number
 from drawahead.values import dataclass
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
@@ -26,8 +26,8 @@ _Z, _V, _X, _PARTS = range(4)  # the lanes of ULD: z, v, x', and the parts that 
 class RTK:
     """Reverse transition kernels drawn by underdamped Langevin dynamics: `kernel` steps inside each of `segments`.
 
-    `spread` is as in `rtk.chain`: about the standard deviation of a part given those before. It moves rounds, not the
-    law. Segments must end above time 0.
+    `spread` is as in `rtk.chain`: about the standard deviation of a part given those before. It changes the number of
+    rounds, not the distribution. Segments must end above time 0.
     """
 
     kernel: rtk.ULD | rtk.PerSegment
@@ -35,21 +35,20 @@ class RTK:
     spread: float = 1.0
 
     def __post_init__(self) -> None:
-        instance("segments", self.segments, rtk.Segments, "a Segments")
         number("spread", self.spread, least=0)
         if not self.segments.times[-1] > 0:
-            raise InputError("segments must end above time 0, for models are trained with some noise: give last=...")
+            raise InputError("segments must end above time 0, for models are trained with some noise: set last=...")
 
 
 def scheduled(schedule: Schedule, conditionals: Conditionals, device: torch.device) -> tuple[StackedPlan, Oracle]:
     """A lane for each part, all of them noise at first: step j R + r moves lane j by step r of the schedule."""
     plan, number = schedule.plan().to(device), conditionals.parts.number
     count = len(plan.a)
-    noise = torch.where(plan.signal == 0, 1.0, plan.noise)  # where a process starts at 0 nothing is known, as in noise
+    noise = torch.where(plan.signal == 0, 1.0, plan.noise)  # a process that starts at 0 tells nothing, as noise does
 
     def oracle(lanes: Tensor, k: Tensor) -> Tensor:
         part, step = k // count, k % count
-        if plan.final != 1:  # what a finished part is, not the state that became it
+        if plan.final != 1:  # a finished part is its last state times this
             finished = torch.arange(number, device=k.device) < part[:, None]
             lanes = torch.where(finished[..., None], plan.final * lanes, lanes)
         return schedule.adjust(conditionals.mean(lanes, part, plan.signal[step], noise[step]))
@@ -81,7 +80,7 @@ def _stacked(plan: Plan, number: int) -> StackedPlan:
 
 
 def langevin(inner: RTK, conditionals: Conditionals, device: torch.device) -> tuple[StackedPlan, Oracle]:
-    """The lanes z, v and x' draw part after part; what is finished is put away in a lane of its own."""
+    """The lanes z, v and x' draw part after part; a finished part is put away in a lane of its own."""
     parts = conditionals.parts
     number = parts.number
     # Of one part; the score stands for the answer that `plan` is made without.

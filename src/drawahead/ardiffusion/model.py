@@ -11,8 +11,7 @@ from drawahead.ardiffusion import networks
 from drawahead.ardiffusion.config import ModelConfig
 from drawahead.ardiffusion.networks import ConditionalDenoiser
 from drawahead.ardiffusion.parts import Parts
-from drawahead.errors import InputError
-from drawahead.validate import instance, whole
+from drawahead.validate import whole
 
 
 @final
@@ -24,12 +23,10 @@ class ARModel(nn.Module):
 
     def __init__(self, config: ModelConfig, *, seed: int = 0) -> None:
         super().__init__()
-        instance("config", config, ModelConfig, "a ModelConfig")
-        if not -(2**63) <= whole("seed", seed) < 2**64:
-            raise InputError(f"seed must be between -2^63 and 2^64, not {seed}")
+        seed = whole("seed", seed, -(2**63), 2**64 - 1)
         self.config = config
         with torch.random.fork_rng(devices=[]):  # networks start from the global generator: it is put back as it was
-            torch.default_generator.manual_seed(whole("seed", seed))
+            torch.default_generator.manual_seed(seed)
             self.encoder = None if config.encoder is None else networks.build(config.encoder, config.parts)
             self.denoiser = ConditionalDenoiser(config)
 
@@ -43,7 +40,7 @@ class ARModel(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def forward(self, noisy: Tensor, clean: Tensor, log_snr: Tensor) -> Tensor:
-        """Velocities (m, K, d) of all noisy parts, each given the clean parts before it: teacher forcing.
+        """Velocities (m, K, d) of all noisy parts, each with the clean parts before it: teacher forcing.
 
         `noisy` and `clean` are (m, K, d), `log_snr` (m, K), a level for each part.
         """

@@ -19,7 +19,7 @@ from drawahead.ardiffusion.parts import Parts
 class AttentionLayer(nn.Module):
     """A transformer layer on tokens (m, t, width): attention, then two dense layers, each after a norm.
 
-    With `modulation` (m, 6, width) both halves are shifted, scaled and gated by what they are told.
+    With `modulation` (m, 6, width) both halves are shifted, scaled and gated by it.
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool) -> None:
@@ -64,8 +64,8 @@ def modulated(x: Tensor, norm: nn.Module, change: Callable[[Tensor], Tensor], mo
 
 
 class Encoder(nn.Module, abc.ABC):
-    """Parts (m, K, d) -> conditions (m, K, width). Condition j is a function of the parts before j alone: whatever the
-    others hold, noise above all, must not be read."""
+    """Parts (m, K, d) -> conditions (m, K, width). Condition j is a function of the parts before j alone: the others,
+    which may hold noise, must not be read."""
 
     @abc.abstractmethod
     def forward(self, parts: Tensor) -> Tensor:

@@ -70,11 +70,25 @@ def sample(
 
     def result() -> RTKResult:
         samples = torch.cat([torch.empty(0, *shape, dtype=oracle.dtype, device=device), *parts])
-        costs = [now - then for now, then in zip(oracle.counts, before, strict=True)]
-        acceptance, error = _acceptance(infos, len(segments))
-        counts = seed, len(samples), len(segments), kernel.steps, *costs
-        seconds = time.perf_counter() - began
-        return RTKResult(samples, RTKReport(type(kernel).__name__, *counts, acceptance, error, seconds))
+        calls, queries, energy_calls, energy_queries = (
+            now - then for now, then in zip(oracle.counts, before, strict=True)
+        )
+        acceptance, energy_error = _acceptance(infos, len(segments))
+        report = RTKReport(
+            kernel=type(kernel).__name__,
+            seed=seed,
+            num_samples=len(samples),
+            segments=len(segments),
+            steps=kernel.steps,
+            calls=calls,
+            queries=queries,
+            energy_calls=energy_calls,
+            energy_queries=energy_queries,
+            acceptance=acceptance,
+            energy_error=energy_error,
+            seconds=time.perf_counter() - began,
+        )
+        return RTKResult(samples, report)
 
     try:
         with torch.no_grad():
