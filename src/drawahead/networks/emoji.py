@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
-from drawahead.networks.files import facts, load
+from drawahead.networks.files import facts, trained
 from drawahead.networks.patch_transformer import PatchTransformer
 from drawahead.oracles.denoisers import from_velocity
 from drawahead.schedules import DDPM, spaced
-from drawahead.validate import as_device, floating, number, short, whole
+from drawahead.validate import number, short, whole
 
 SIDE = 32
 STEPS = 1000
@@ -25,7 +25,7 @@ GUIDANCE = 3.0
 LENGTH = 12
 """The most words of a prompt."""
 IGNORED = frozenset({"a", "an", "and", "the", "of", "with", "in", "on", "for", "emoji", "symbol", "sign"})
-"""Words that say little about a picture; they may be written, and are not read."""
+"""Words that say little about a picture: they may be written, and are ignored."""
 
 
 @final
@@ -82,18 +82,19 @@ class GuidedDenoiser:
 
 
 def words_of(prompt: str) -> list[str]:
-    """The words of a prompt that are read: in small letters, each once, without those of no account."""
-    found = re.findall(r"[^\W_]+", prompt.lower())
-    return [word for word in dict.fromkeys(found) if word not in IGNORED]
+    """The words of a prompt that are read: in small letters, each once, without the ignored ones."""
+    words = re.findall(r"[^\W_]+", prompt.lower())
+    return [word for word in dict.fromkeys(words) if word not in IGNORED]
 
 
-def encoded(prompts: Sequence[str], vocabulary: Sequence[str]) -> Tensor:
+def encoded(prompts: str | Sequence[str], vocabulary: Sequence[str]) -> Tensor:
     """The numbers of the prompts' words (number of prompts, LENGTH), or an InputError that says which is unknown."""
+    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+    if not prompts:
+        raise InputError("prompts must be a text such as 'red apple', or a list of at least one")
     number_of = {word: i for i, word in enumerate(vocabulary, start=1)}
     rows = torch.zeros(len(prompts), LENGTH, dtype=torch.int64)
     for i, prompt in enumerate(prompts):
-        if not isinstance(prompt, str):
-            raise InputError(f"prompts[{i}] must be a text, not {short(prompt)}")
         words = words_of(prompt)
         for word in words:
             if word not in number_of:
@@ -108,7 +109,7 @@ def encoded(prompts: Sequence[str], vocabulary: Sequence[str]) -> Tensor:
 
 def emoji_words() -> tuple[str, ...]:
     """The words that the emoji model knows, from `da.networks.emoji`'s prompts."""
-    return tuple(json.loads(facts("emoji")["words"]))
+    return tuple(facts_of("emoji")[0])
 
 
 def emoji(
@@ -130,33 +131,20 @@ def emoji(
     has the variance that the network has learned, instead of one for all. `dtype` is what the network computes in.
     Prompts are made of the words that `emoji_words()` lists, in any order.
     """
-    device, dtype = as_device("device", device), floating("dtype", dtype)
     steps, guidance = whole("steps", steps), number("guidance", guidance, least=0)
-    asked = as_prompts(prompts)
-    network, vocabulary = _loaded()
-    words = encoded(asked, vocabulary)
-    network = network.to(device, dtype).eval().requires_grad_(False)
+    vocabulary, shape = facts_of("emoji")
+    words = encoded(prompts, vocabulary)
+    network = trained(EmojiNetwork(len(vocabulary), **shape), "emoji", device, dtype)
     timesteps = None if steps == STEPS else spaced(steps, of=STEPS)
     schedule = DDPM(clip=1.0, timesteps=timesteps, learned_range=learned_range)
     denoiser = GuidedDenoiser(network, schedule, guidance, dtype)
     return GaussianChain(denoiser, schedule, (3, SIDE, SIDE), device=device, condition={"words": words.to(device)})
 
 
-def as_prompts(prompts: object) -> list[Any]:
-    if isinstance(prompts, str):
-        return [prompts]
-    if not isinstance(prompts, Sequence) or not prompts:
-        raise InputError(f"prompts must be a text such as 'red apple', or a list of them, not {short(prompts)}")
-    return list(prompts)
-
-
-def _loaded() -> tuple[EmojiNetwork, list[str]]:
-    """The shipped network, as the facts beside its weights describe it, and its vocabulary."""
-    known = facts("emoji")
-    vocabulary = json.loads(known["words"])
-    network = EmojiNetwork(len(vocabulary), **json.loads(known["network"]))
-    network.load_state_dict(load("emoji"))
-    return network, vocabulary
+def facts_of(name: str) -> tuple[list[str], dict[str, Any]]:
+    """The vocabulary of a shipped network that reads words, and the sizes it is made with."""
+    metadata = facts(name)
+    return json.loads(metadata["words"]), json.loads(metadata["network"])
 
 
 def _unknown(where: str, word: str, vocabulary: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
-from drawahead.targets.frontier import narrowed_rows
 from drawahead.validate import number, whole
 
 if TYPE_CHECKING:
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 MAX_WIDTH = 16
 """The frontier has 2^width states; a query of a square grid holds 5 MB at 12, and 137 MB at 16."""
-
-BATCHED = 12
-"""Up to this width queries are answered together; wider ones alone, where known sites make the frontier smaller."""
 
 SPIN = torch.tensor([-1.0, 1.0], dtype=torch.float64)
 
@@ -58,9 +54,6 @@ class Ising(TokenOracle):
         return Grids(self.columns, 2)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        if self.width > BATCHED:
-            parts = [torch.zeros(0, self.length, 2, dtype=torch.float64)]
-            return torch.cat([*parts, *(narrowed_rows(self, one)[None] for one in tokens)])
         m = len(tokens)
         contradicted = (tokens != HIDDEN)[..., None] & (tokens[..., None] != torch.arange(2))
         weight = torch.where(contradicted, -torch.inf, self.field * SPIN)  # (m, n, 2)
