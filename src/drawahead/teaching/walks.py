@@ -61,7 +61,7 @@ class Judged:
     window: Window
     kept: int
     values: Tensor
-    """What was drawn for the window's steps and the one after (w + 1,); the first kept + 1 of them are committed."""
+    """Of the steps of the window and the one after (w + 1,); the first kept + 1 of them are committed."""
 
     @property
     def width(self) -> int:
