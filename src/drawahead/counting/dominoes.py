@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 from torch import Tensor
 
 from drawahead.counting.matchings.planar import PlanarMatching
@@ -34,7 +33,7 @@ class Tilings(TokenView):
     matching: PlanarMatching
 
     def __post_init__(self) -> None:
-        if not isinstance(self.matching, PlanarMatching) or not on_squares(self.matching):
+        if not self.matching.on_squares:
             raise InputError("only matchings of squares, with vertices (row, column), can be shown as tilings")
 
     def picture(self, sample: Tensor) -> Tiles:
@@ -47,7 +46,7 @@ class Tilings(TokenView):
 
     def times(self, sample: Tensor, when: Tensor) -> list[int]:
         """A domino is known as soon as one of its squares is."""
-        return [int(min(when[first], when[second])) for first, second in self._pairs(sample)]
+        return [int(when[squares].min()) for _, squares in self.matching.edges_of(sample)]
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
         """The first tiling, two characters a square, if it fits: a line along each domino, colours where there are."""
@@ -63,24 +62,10 @@ class Tilings(TokenView):
         """Each tiling as its pairs of squares."""
         return [sorted(list(pair) for pair in self._dominoes(sample)) for sample in samples]
 
-    def _pairs(self, sample: Tensor) -> list[tuple[int, int]]:
-        partners = self.matching.partners(sample[None])[0].tolist()
-        return [(v, w) for v, w in enumerate(partners) if v < w]
-
     def _dominoes(self, sample: Tensor) -> list[tuple[Square, Square]]:
         """The two squares of each domino, the upper or left one first."""
-        nodes = self.matching.nodes
-        return [(min(pair), max(pair)) for pair in ((nodes[v], nodes[w]) for v, w in self._pairs(sample))]
+        return [(min(pair), max(pair)) for pair, _ in self.matching.edges_of(sample)]
 
 
 def _colour(first: Square, second: Square) -> int:
     return 2 * (first[0] == second[0]) + sum(first) % 2
-
-
-def on_squares(matching: PlanarMatching) -> bool:
-    """Whether the vertices are squares (row, column), each edge between two that touch."""
-    nodes = matching.nodes
-    if not all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in nodes):
-        return False
-    ends = np.array([(nodes[u], nodes[v]) for u, v in matching.graph.edges])
-    return bool((np.abs(ends[:, 0] - ends[:, 1]).sum(1) == 1).all())

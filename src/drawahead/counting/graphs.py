@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.counting.determinantal.kernels import SpanningTree
 from drawahead.counting.matchings.planar import PlanarMatching
-from drawahead.errors import InputError
+from drawahead.counting.matchings.separators import on_lattice
 from drawahead.sample import Result
 from drawahead.show.pictures import Strokes
 from drawahead.show.views import TokenView
@@ -30,9 +30,9 @@ _SIDE = 20.0  # of layouts that are worked out
 @final
 @dataclass(frozen=True)
 class Subgraphs(TokenView):
-    """Spanning trees or matchings of a graph: its edges faint, those that were drawn in colour.
+    """Spanning trees or matchings of a graph: its edges faint, those of the sample in colour.
 
-    `places` tells where each node lies, (x, y) with y downwards; by default they are laid out: nodes (row, column) on a
+    `places` says where each node lies, (x, y) with y downwards; by default they are laid out: nodes (row, column) on a
     grid, nodes with attributes `x` and `y` there, others by springs or, where there are many edges, on a circle.
     """
 
@@ -42,8 +42,6 @@ class Subgraphs(TokenView):
     places: Places = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.target, SpanningTree | PlanarMatching):
-            raise InputError(f"target must be a SpanningTree or a PlanarMatching, not {type(self.target).__name__}")
         if not self.places:
             object.__setattr__(self, "places", layout(self._graph()))
 
@@ -57,7 +55,7 @@ class Subgraphs(TokenView):
 
     def picture(self, sample: Tensor) -> Strokes:
         ground = tuple(self._line(u, v) for u, v, *_ in self._graph().edges())
-        lines = tuple((*self._line(u, v), 0) for u, v in self._drawn(sample))
+        lines = tuple((*self._line(u, v), 0) for u, v in self._edges(sample))
         across, down = zip(*self.places.values(), strict=True)
         width, height = max(across) - min(across), max(down) - min(down)
         edges = max(1, len(ground))
@@ -70,36 +68,28 @@ class Subgraphs(TokenView):
         return all(isinstance(node, tuple) for node in self.places)
 
     def times(self, sample: Tensor, when: Tensor) -> list[int]:
-        """A drawn edge is known as soon as its item, or one of its ends, is."""
-        if isinstance(self.target, SpanningTree):
-            return [int(when[item]) for item in self.target.items(sample[None])[0].tolist()]
-        number = {node: i for i, node in enumerate(self.target.nodes)}
-        return [int(min(when[number[u]], when[number[v]])) for u, v in self._drawn(sample)]
+        """An edge of a sample is known as soon as its item, or one of its ends, is."""
+        return [int(when[positions].min()) for _, positions in self.target.edges_of(sample)]
 
     def plain(self, samples: Tensor) -> list[Any]:
         """Each sample as its edges."""
-        return [[list(edge) for edge in self._drawn(sample)] for sample in samples]
+        return [[list(edge) for edge in self._edges(sample)] for sample in samples]
 
     def line(self, sample: Tensor) -> str:
-        return " ".join(f"{_told(u)}-{_told(v)}" for u, v in self._drawn(sample))
+        return " ".join(f"{_name(u)}-{_name(v)}" for u, v in self._edges(sample))
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
         """The first one on its grid, if it has one that fits; else edges, line by line."""
         from drawahead.show import terminal
 
-        walls = terminal.grid_lines(self._drawn(result.samples[0]), console)
+        walls = terminal.grid_lines(self._edges(result.samples[0]), console)
         return super().terminal(result, console) if walls is None else walls
 
     def _line(self, u: Hashable, v: Hashable) -> tuple[float, float, float, float]:
         return (*self.places[u], *self.places[v])
 
-    def _drawn(self, sample: Tensor) -> list[tuple[Any, Any]]:
-        """The edges of a sample."""
-        if isinstance(self.target, SpanningTree):
-            edges = (self.target.edges[item] for item in self.target.items(sample[None])[0].tolist())
-            return [(edge[0], edge[1]) for edge in edges]
-        partners = self.target.partners(sample[None])[0].tolist()
-        return [(self.target.nodes[v], self.target.nodes[w]) for v, w in enumerate(partners) if v < w]
+    def _edges(self, sample: Tensor) -> list[tuple[Any, Any]]:
+        return [edge for edge, _ in self.target.edges_of(sample)]
 
 
 @final
@@ -149,16 +139,16 @@ def layout(graph: networkx.Graph) -> dict[Hashable, tuple[float, float]]:
     """Where to show each node: (x, y), y downwards."""
     import networkx
 
-    if all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in graph):
+    if on_lattice(graph):
         return {(i, j): (float(j), float(i)) for i, j in graph}
     own = {node: (data.get("x"), data.get("y")) for node, data in graph.nodes(data=True)}
     if all(isinstance(x, int | float) and isinstance(y, int | float) for x, y in own.values()):
         return _scaled({node: (float(x), float(y)) for node, (x, y) in own.items() if x is not None and y is not None})
     if len(graph) <= _SPRING and graph.number_of_edges() < len(graph) * (len(graph) - 1) / 4:
-        found = networkx.spring_layout(graph, seed=0, iterations=200)
+        places = networkx.spring_layout(graph, seed=0, iterations=200)
     else:
-        found = networkx.circular_layout(graph)
-    return _scaled({node: (float(x), -float(y)) for node, (x, y) in found.items()})
+        places = networkx.circular_layout(graph)
+    return _scaled({node: (float(x), -float(y)) for node, (x, y) in places.items()})
 
 
 def _scaled(places: dict[Hashable, tuple[float, float]]) -> dict[Hashable, tuple[float, float]]:
@@ -168,5 +158,5 @@ def _scaled(places: dict[Hashable, tuple[float, float]]) -> dict[Hashable, tuple
     return {node: (_SIDE * (x - min(across)) / size, _SIDE * (y - min(down)) / size) for node, (x, y) in places.items()}
 
 
-def _told(node: Hashable) -> str:
+def _name(node: Hashable) -> str:
     return ",".join(map(str, node)) if isinstance(node, tuple) else str(node)

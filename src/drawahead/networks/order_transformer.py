@@ -6,8 +6,8 @@ one with prefix k sees the evidence and the content of rank below k, so what it 
 given the first k tokens of the order. Queries are seen by nobody, so any number of them share one pass over the
 content. A *sink*, seen by all, stands before the content: nobody is left with nothing to see.
 
-Evidence (rank -1) comes first, from left to right. Where a token stands in the sequence is told by rotating its keys
-and queries, so attention sees relative positions only.
+Evidence (rank -1) comes first, from left to right. Keys and queries are rotated by the position of their token, so
+attention sees relative positions only.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ _FREQUENCIES = 64
 class PatchTransformer(nn.Module):
     """(pictures (m, planes, side, side), timesteps (m,), words (m, number, width)) -> answers (m, answers, side, side).
 
-    Patches and words attend to each other in every layer, which is told the time by how it scales and shifts what it
-    reads and how much it adds. A convolution before and after lets patches fit together.
+    Patches and words attend to each other in every layer. The time decides how a layer scales and shifts its input and
+    how much it adds. A convolution before and after lets patches fit together.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from drawahead.values import dataclass
 class Noise:
     """Noise for a batch of rows at one step. `at(s)` is the noise of the step s after it.
 
-    `rtk.sample` gives a kernel the noise at step k S for segment k, S = `kernel.steps`: inner step s of segment k is
+    `rtk.sample` passes a kernel the noise at step k S for segment k, S = `kernel.steps`: inner step s of segment k is
     step k S + s. The same address always holds the same numbers, whatever the batch.
     """
 

@@ -21,7 +21,7 @@ class DenseLogistic(TokenOracle):
 
     J has standard normal entries and a zero diagonal, as in the Sherrington-Kirkpatrick model (1975). It stands
     for a learned masked model: every token matters a little to every other, and the conditionals are *not* those
-    of any one joint law. "Exact" therefore means the chain-rule law along the drawn order.
+    of any one joint distribution. "Exact" therefore means the chain rule along the order that is drawn.
     """
 
     one_pass = True

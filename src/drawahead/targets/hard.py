@@ -1,4 +1,4 @@
-"""A law that is meant to take many rounds."""
+"""A distribution that is meant to take many rounds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class HardCode(TokenOracle):
 
     `sizes` and `thresholds` (the k, 1 <= k <= size) set the blocks explicitly, for small instances.
 
-    What is probable given something impossible, as in a wrong guess, is for the oracle to say. A block whose known
-    values are no codeword is decoded from k of them: the first in the code, or with `in_order` the first in the order
-    in which they were drawn. The law is the same.
+    After something impossible, as in a wrong guess, any answer is right. A block whose known values are no codeword is
+    decoded from k of them: the first in the code, or with `in_order` the first in the order of the path. The
+    distribution is the same.
     """
 
     rereads = True

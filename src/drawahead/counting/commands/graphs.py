@@ -47,7 +47,7 @@ def graph_of(spec: str) -> networkx.Graph:
     if not first or not second or size(spec) > _MOST_NODES:
         raise InputError(f"--graph {spec}: a graph has 1 to {_MOST_NODES:,} nodes here; {HINT}")
     if kind == "complete" and first > 1000:
-        raise InputError(f"--graph {spec}: a complete graph has at most 1000 nodes here; ask for fewer")
+        raise InputError(f"--graph {spec}: a complete graph has at most 1000 nodes here; write a smaller number")
     made: dict[str, Callable[[], networkx.Graph]] = {
         "grid": lambda: graphs().grid_2d_graph(first, second),
         "complete": lambda: graphs().complete_graph(first),
