@@ -15,12 +15,12 @@ import drawahead as da
 from drawahead import Coupled, GaussianChain, InputError, Sequential, TokenChain
 from drawahead.networks import TextModel, fashion, infilling, text, to_text, to_tokens
 from drawahead.networks.order_transformer import OrderTransformer
-from drawahead.networks.policy_unet import PolicyUNet
 from drawahead.networks.text import ALPHABET, LENGTH
 from drawahead.networks.unet import UNet
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.verification.statistics import chi_square
 from tests.exactness import outcome_counts, outcomes
+from training.policy_unet import PolicyUNet
 
 Check = Callable[[float], None]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.targets.ising import Ising
     from drawahead.targets.markov import MarkovChain
     from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
-    from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named
+    from drawahead.targets.registry import CHAINS, TARGETS, NamedTarget, named
     from drawahead.targets.table import Table
     from drawahead.targets.trees import TreeIsing
 
@@ -33,7 +33,6 @@ __all__ = [
     "Ising",
     "MarkovChain",
     "MixtureOfProducts",
-    "NamedChain",
     "NamedTarget",
     "Pairs",
     "PlanarMatching",
