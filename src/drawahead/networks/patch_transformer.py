@@ -11,38 +11,28 @@ from torch.nn.functional import gelu, layer_norm, pixel_shuffle, pixel_unshuffle
 from drawahead.networks.unet import waves
 
 _FREQUENCIES = 64
+_PATCH = 4  # pixels along a side
+_FINE = 32  # planes of the convolution that patches are cut from
 
 
 @final
 class PatchTransformer(nn.Module):
-    """(pictures (m, planes, side, side), timesteps (m,), words (m, number, width)) -> answers (m, answers, side, side).
+    """(pictures (m, 3, side, side), timesteps (m,), words (m, number, width)) -> answers (m, answers, side, side).
 
     Patches and words attend to each other in every layer. The time decides how a layer scales and shifts its input and
     how much it adds. A convolution before and after lets patches fit together.
     """
 
-    def __init__(
-        self,
-        side: int,
-        *,
-        patch: int = 4,
-        width: int = 256,
-        layers: int = 8,
-        heads: int = 4,
-        fine: int = 32,
-        planes: int = 3,
-        answers: int = 3,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, side: int, *, width: int, layers: int, heads: int, answers: int, dropout: float) -> None:
         super().__init__()
-        self.patch, self.patches = patch, (side // patch) ** 2
+        self.patches = (side // _PATCH) ** 2
         self.time = nn.Sequential(nn.Linear(2 * _FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
-        self.first = nn.Conv2d(planes, fine, 3, padding=1)
-        self.into, self.out_of = nn.Linear(fine * patch**2, width), nn.Linear(width, fine * patch**2)
+        self.first = nn.Conv2d(3, _FINE, 3, padding=1)
+        self.into, self.out_of = nn.Linear(_FINE * _PATCH**2, width), nn.Linear(width, _FINE * _PATCH**2)
         self.place = nn.Parameter(torch.randn(self.patches, width) * 0.02)
         self.told = nn.Linear(width, 6 * width)
         self.layers = nn.ModuleList(_Layer(width, heads, dropout) for _ in range(layers))
-        self.last = nn.Conv2d(2 * fine, answers, 3, padding=1)
+        self.last = nn.Conv2d(2 * _FINE, answers, 3, padding=1)
         for weight in (self.told.weight, self.told.bias, self.last.weight, self.last.bias):
             assert weight is not None
             nn.init.zeros_(weight)
@@ -51,12 +41,12 @@ class PatchTransformer(nn.Module):
         told = self.time(torch.cat(waves(time, _FREQUENCIES), dim=-1).to(x.dtype)) + text.mean(1)
         told = self.told(silu(told)).unflatten(-1, (6, 1, -1))  # (m, 6, 1, width)
         pixels = self.first(x)
-        seen = pixel_unshuffle(pixels, self.patch)  # (m, fine * patch^2, ...)
+        seen = pixel_unshuffle(pixels, _PATCH)  # (m, planes of a patch, ...)
         tokens = torch.cat([self.into(seen.flatten(2).transpose(1, 2)) + self.place, text], dim=1)
         for layer in self.layers:
             tokens = layer(tokens, told)
         drawn = self.out_of(layer_norm(tokens[:, : self.patches], tokens.shape[-1:])).transpose(1, 2)
-        drawn = pixel_shuffle(drawn.unflatten(-1, seen.shape[2:]), self.patch)
+        drawn = pixel_shuffle(drawn.unflatten(-1, seen.shape[2:]), _PATCH)
         answers: Tensor = self.last(silu(torch.cat([pixels, drawn], dim=1)))
         return answers
 
