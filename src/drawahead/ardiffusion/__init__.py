@@ -10,10 +10,8 @@ from drawahead.ardiffusion.config import (
     TransformerEncoder,
 )
 from drawahead.ardiffusion.gaussian import GaussianParts, Normal, law
-from drawahead.ardiffusion.inference import chain, sample
-from drawahead.ardiffusion.inner import RTK
-from drawahead.ardiffusion.model import ARModel
-from drawahead.ardiffusion.networks import ConditionalDenoiser, Encoder
+from drawahead.ardiffusion.inference import RTK, chain, sample
+from drawahead.ardiffusion.model import ARModel, ConditionalDenoiser, Encoder
 from drawahead.ardiffusion.parts import Conditionals, Parts
 from drawahead.ardiffusion.training import Progress, Trained, train
 

@@ -16,8 +16,7 @@ from drawahead.rtk.kernels import (
 from drawahead.rtk.langevin import ULA, ULD, ULDStep
 from drawahead.rtk.metropolis import HMC, MALA, ProjectedMALA
 from drawahead.rtk.potentials import Difference, FunctionPotential, LineIntegral, Potential
-from drawahead.rtk.report import RTKReport
-from drawahead.rtk.sample import RTKResult, sample
+from drawahead.rtk.sample import RTKReport, RTKResult, sample
 from drawahead.rtk.scores import (
     ExactScore,
     LearnedScore,

@@ -13,11 +13,10 @@ from drawahead.schedules import DDPM
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
-from drawahead.targets.ising import Ising
+from drawahead.targets.ising import Ising, TreeIsing
 from drawahead.targets.markov import MarkovChain
 from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
 from drawahead.targets.table import Table
-from drawahead.targets.trees import TreeIsing
 from drawahead.validate import whole
 from drawahead.values import dataclass
 from drawahead.words import pick

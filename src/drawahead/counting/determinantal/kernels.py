@@ -257,7 +257,7 @@ class SpanningTree(Determinantal):
         return cls(graphs().grid_2d_graph(whole("rows", rows, 1), whole("cols", cols, 1)))
 
     def view(self) -> View:
-        from drawahead.counting.graphs import Subgraphs
+        from drawahead.counting.views import Subgraphs
 
         return Subgraphs(self)
 

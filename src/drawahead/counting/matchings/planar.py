@@ -67,8 +67,7 @@ class PlanarMatching(TokenOracle):
         self.bytes_per_query = self._partners.bytes_per_query
 
     def view(self) -> TokenView:
-        from drawahead.counting.dominoes import Tilings
-        from drawahead.counting.graphs import Subgraphs
+        from drawahead.counting.views import Subgraphs, Tilings
 
         return Tilings(self) if self.on_squares else Subgraphs(self)
 
