@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     import networkx
     from rich.console import Console, RenderableType
 
+Square = tuple[int, int]
+# Okabe and Ito's colours. A domino's colour says which way it lies and on which colour of a chessboard it begins: in an
+# Aztec diamond these are the four kinds that fill its corners.
+_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00")
 Places = Mapping[Hashable, tuple[float, float]]
 _COLOUR = "#0b8a7c"
 _SPRING = 400  # nodes that are laid out by springs; more take too long
@@ -162,12 +166,6 @@ def _scaled(places: dict[Hashable, tuple[float, float]]) -> dict[Hashable, tuple
 
 def _name(node: Hashable) -> str:
     return ",".join(map(str, node)) if isinstance(node, tuple) else str(node)
-
-
-Square = tuple[int, int]
-# Okabe and Ito's colours. A domino's colour says which way it lies and on which colour of a chessboard it begins: in an
-# Aztec diamond these are the four kinds that fill its corners.
-_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00")
 
 
 @final

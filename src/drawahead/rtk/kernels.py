@@ -40,7 +40,7 @@ class Noise:
 
     def normal(self, size: int) -> Tensor:
         """Standard normals of this step (rows, size)."""
-        return self._normal(Purpose.VALUE, size)
+        return self.stream.normal(Purpose.VALUE, self._steps(), size=size)
 
     def uniform(self) -> Tensor:
         """What this step accepts by: uniforms in (0, 1), (rows,)."""
@@ -48,10 +48,7 @@ class Noise:
 
     def initial(self, size: int) -> Tensor:
         """Standard normals for the state before this step (rows, size)."""
-        return self._normal(Purpose.KNOWN, size)
-
-    def _normal(self, purpose: Purpose, size: int) -> Tensor:
-        return self.stream.normal(purpose, self._steps(), size=size)
+        return self.stream.normal(Purpose.KNOWN, self._steps(), size=size)
 
     def _steps(self) -> Tensor:
         return torch.full_like(self.stream.keys[:, 0], self.step)
