@@ -194,7 +194,7 @@ class Tilings(TokenView):
         return [int(when[squares].min()) for _, squares in self.matching.edges_of(sample)]
 
     def terminal(self, result: Result, console: Console) -> RenderableType:
-        """The first tiling, two characters a square, if it fits: a line along each domino, colours where there are."""
+        """The first tiling, two characters per square, if it fits: a line along each domino, in colour."""
         from drawahead.show import terminal
 
         dominoes = self._dominoes(result.samples[0])

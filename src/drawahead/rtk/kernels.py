@@ -128,7 +128,7 @@ class Kernel(abc.ABC):
     """Draws z at time t from x' at time t + eta. `rtk.sample` calls `draw` once per segment."""
 
     steps: int
-    """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
+    """S: the steps of noise per segment; segment k has the steps k S ... k S + S - 1."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "leaps", "predictor_steps"):

@@ -72,7 +72,7 @@ class HardCode(TokenOracle):
         self.log_gap = log[(point[:, None] - point) % p].double()  # (s, s) log of t - j; 0 for t = j
         self.inverse_gap = self.power[(-log[(point[:, None] - point) % p]) % (p - 1)].double().fill_diagonal_(0)
         self.row_of_value = point_rows(p)
-        # Through `rows_at`; the answer's own q numbers a cell come on top.
+        # Through `rows_at`; the q numbers of the answer per cell come on top.
         self.bytes_per_query = 8 * 6 * n
 
     def rows(self, tokens: Tensor) -> Tensor:

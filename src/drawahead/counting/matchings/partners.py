@@ -67,7 +67,7 @@ class Slots:
 
 @final
 class _Walk:
-    """Paths under way, one a row. M of what is left is base[own] - left[..., :used] @ right[:used]."""
+    """Paths under way, one per row. M of what is left is base[own] - left[..., :used] @ right[:used]."""
 
     def __init__(self, slots: Slots, inverse: Array, live: Array, state: Array, renew: Renew) -> None:
         self.slots, self.renew, self.state = slots, renew, state
