@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.networks.policy_unet import PolicyUNet
 from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, origin, read, save
 from studies.tables import table
+from training.policy_unet import PolicyUNet
 
 SIZES = {"17m": (128, 256, 512), "65m": (256, 512, 1024), "252m": (512, 1024, 2048), "tiny": (8, 16)}
 HORIZON, STEPS, ENTRIES, TOLD = 16, 100, 4, 20

@@ -20,7 +20,7 @@ from drawahead.sample import sample
 from drawahead.samplers import Recursive
 from drawahead.schedules import StochasticLocalization
 from drawahead.targets import TARGETS, GaussianMixture, Hypercube
-from drawahead.teaching.budget import TimeLimit
+from drawahead.teaching.comparison import TimeLimit
 from studies.estimates import slope
 from studies.study import Data, Stamp, Study, Watch, origin
 from studies.tables import table

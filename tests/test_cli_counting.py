@@ -20,7 +20,6 @@ from drawahead.cli.subjects import TargetOptions
 from drawahead.counting import Subgraphs
 from drawahead.show import terminal
 from drawahead.show.views import view_of
-from drawahead.targets.frontier import narrowed_rows
 from tests.jobs.forging import forged
 
 Output = pytest.CaptureFixture[str]
@@ -272,23 +271,6 @@ def test_subgraphs_appear_when_they_are_known() -> None:
         view = Subgraphs(target)
         times = view.times(sample, torch.arange(1, target.length + 1))
         assert len(times) == len(view.picture(sample).lines) and min(times) >= 1
-    with pytest.raises(da.InputError, match="must be a SpanningTree or a PlanarMatching"):
-        Subgraphs(da.targets.Pairs(4))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "coupling", "field"),
-    [(3, 4, 0.4, 0.2), (5, 2, 1.5, -0.3), (4, 4, -0.7, 0.0), (1, 5, 0.3, 0.1), (6, 1, 30.0, 0.0)],
-)
-def test_queries_of_wide_grids_are_those_of_others(rows: int, columns: int, coupling: float, field: float) -> None:
-    """One by one, with a frontier that known sites make smaller, or together, with the whole frontier."""
-    grid = da.targets.Ising(rows, columns, coupling, field)
-    tokens = torch.randint(-1, 2, (40, grid.length), generator=torch.Generator().manual_seed(0))
-    tokens[0] = da.HIDDEN
-    alone = torch.stack([narrowed_rows(grid, one) for one in tokens])
-    hidden = tokens == da.HIDDEN
-    assert torch.allclose(alone[hidden], grid.rows(tokens)[hidden], atol=1e-12)
-    assert not alone.isnan().any() and torch.allclose(alone.exp().sum(2), torch.ones(1).double())
 
 
 def test_wide_grids_are_exact() -> None:

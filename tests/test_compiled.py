@@ -12,11 +12,11 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, Sequential, TokenChain
 from drawahead.chains.base import Chain
-from drawahead.networks.policy_unet import PolicyUNet
 from drawahead.oracles import compiled as module
 from tests.changes import Network, kernels, spins, told
 from tests.changes import module as vectors
 from tests.test_prefix import Bag
+from training.policy_unet import PolicyUNet
 
 COMPILE = torch.compile
 

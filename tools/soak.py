@@ -18,6 +18,7 @@ import os
 import random
 import signal
 import statistics
+import sys
 import threading
 import time
 import traceback
@@ -212,7 +213,8 @@ class _Policy(nn.Module):
     def __init__(self, device: str, small: bool) -> None:
         import diffusers
 
-        from drawahead.networks.policy_unet import PolicyUNet
+        sys.path.append(str(Path(__file__).parents[1]))
+        from training.policy_unet import PolicyUNet
 
         super().__init__()
         self.unet = PolicyUNet(self.action_dim, 6, (8, 16) if small else (64, 128)).to(device).eval()

@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from common import Average, Course, optimizer, step
 from diffusers import DDPMScheduler
+from policy_unet import PolicyUNet
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-
-from drawahead.networks.policy_unet import PolicyUNet
 
 HORIZON, HISTORY, TAKEN, STEPS = 16, 2, 8, 100
 SHOWN = 256  # observations that are kept with the weights

@@ -16,7 +16,7 @@ from drawahead.chains.token_queries import TokenQuery
 from drawahead.executors import Local
 from drawahead.rounds.threads import Query
 from drawahead.sample import sample
-from drawahead.teaching.budget import TimeLimit
+from drawahead.teaching.comparison import TimeLimit
 from studies.estimates import mean
 from studies.growth.settings import RECURSIVE_SIZE, SEQUENTIAL_SIZE, Plan, Setting
 

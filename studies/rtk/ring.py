@@ -32,10 +32,6 @@ class Ring(ScoreOracle):
         angle = torch.arange(MODES, dtype=torch.float64) * (2 * math.pi / MODES)
         self.modes = torch.stack([angle.cos(), angle.sin()], 1)  # (18, 2)
 
-    @property
-    def has_energy(self) -> bool:
-        return True
-
     def log_ratio(self, old: Tensor, new: Tensor, t: Tensor) -> Difference:
         self.energy_calls += 1
         self.energy_queries += 2 * len(old)

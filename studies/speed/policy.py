@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 import drawahead as da
-from drawahead.networks.policy_unet import PolicyUNet
 from studies.policies import ENTRIES, HORIZON, SIZES, STEPS, TOLD, Policy
 from studies.speed.place import Place
 from studies.speed.timing import Row
 from studies.speed.watching import RoundTimes, watched
 from studies.study import Data
+from training.policy_unet import PolicyUNet
 
 CALLS, SECONDS, BATCH = 2000, 50.0, 256
 

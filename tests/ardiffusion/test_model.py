@@ -124,8 +124,6 @@ def test_a_new_model_depends_on_its_seed_alone() -> None:
             lambda: ar.ModelConfig.from_dict({"parts": {"shape": [4], "grid": [2]}, "encoder": {"kind": "cloud"}}),
             "not a conf",
         ),
-        (lambda: ar.chain(torch.nn.Linear(2, 2)), "Conditionals"),  # type: ignore[arg-type]
-        (lambda: ar.chain(awake(CONFIGS[0]), "ddpm"), "inner must be"),  # type: ignore[arg-type]
         (lambda: ar.RTK(rtk.ULD(0.1, 2.0, 3), rtk.Segments.even(3.0, 3)), "above time 0"),
         (lambda: ar.GaussianParts(torch.zeros(4, 4), ar.Parts((4,), (2,))), "positive definite"),
         (lambda: ar.GaussianParts(torch.eye(3), ar.Parts((4,), (2,))), "covariance must be"),

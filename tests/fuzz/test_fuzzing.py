@@ -31,7 +31,6 @@ GIVEN = {
         "SamplerRecord",
         "Config",
         "Guarantee",
-        "NamedChain",
         "NamedTarget",
     ),
     *("Difference", "Info", "State", "ULDStep", "RTKReport", "RTKResult", "RTKTarget", "Progress", "Trained", "Normal"),

@@ -13,8 +13,7 @@ import torch
 import drawahead as da
 from drawahead import teaching
 from drawahead.cli.app import run
-from drawahead.teaching.explain import SEED, TOPICS
-from drawahead.teaching.runners import CALLS, calls
+from drawahead.teaching.explain import CALLS, SEED, TOPICS, calls
 from drawahead.teaching.walks import _MADE, LENGTH, LETTERS, NAMES, STICKY, Walk, walk
 from drawahead.teaching.windows import block_walk
 
@@ -145,9 +144,10 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_a_second_call_of_a_runner_chooses_nothing() -> None:
-    made = calls(SEED)
-    first, second, third = made.reports
-    assert made.equal and [report.num_samples for report in made.reports] == list(CALLS)
+    results = calls(SEED)
+    first, second, third = (result.report for result in results)
+    assert torch.equal(results[0].samples, results[1].samples)
+    assert [result.report.num_samples for result in results] == list(CALLS)
     assert first.probes > 0 == second.probes and third.probes > 0
     assert (first.sampler, first.rounds, first.queries) == (second.sampler, second.rounds, second.queries)
 

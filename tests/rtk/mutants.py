@@ -27,7 +27,7 @@ from drawahead.rtk import (
     State,
     ULDStep,
 )
-from drawahead.rtk.kernels.metropolis import decided, gradient_of, langevin
+from drawahead.rtk.metropolis import decided, gradient_of, langevin
 from tests.rtk.laws import gaussian_case, mixture_case, unadjusted_p_value
 
 

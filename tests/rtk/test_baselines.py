@@ -161,55 +161,6 @@ def test_the_ode_moves_each_state_where_its_steps_say() -> None:
         assert torch.allclose(spread**2, variance, atol=1e-12) == right
 
 
-def test_the_ode_converges_to_the_flow() -> None:
-    """In the limit the flow of a Gaussian keeps (x - mean) / standard deviation."""
-    start = torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    first = SEGMENTS.times[0]
-    scaled = (start @ BASIS - math.exp(-first) * CENTRE) / noised(first).sqrt()
-    limit = CENTRE + scaled * SPECTRUM.sqrt()
-    errors = [float((flow(rtk.ProbabilityFlow(steps), start) - limit).abs().max()) for steps in (8, 16, 32, 256)]
-    assert all(1.8 < before / after < 2.2 for before, after in itertools.pairwise(errors[:3]))  # order 1
-    assert errors[-1] < 0.03
-
-
-def test_ddpm_converges_to_the_target() -> None:
-    """Its exact law does, as steps shrink and the first time grows; that law is the one tested above."""
-
-    def error(steps: int, first: float) -> float:
-        mean, variance = reverse_law(1, rtk.Segments.even(first, steps), sde=True)
-        return float(max(((mean - CENTRE).abs() / SPECTRUM.sqrt()).max(), (variance / SPECTRUM - 1).abs().max()))
-
-    coarse, fine, finer = (error(steps, 6.0) for steps in (1000, 2000, 4000))
-    assert 1.8 < coarse / fine < 2.2 and 1.8 < fine / finer < 2.2
-    assert finer < 0.04 < error(4000, 1.0)  # too short a time leaves an error that no step size mends
-
-
-@pytest.mark.parametrize(
-    ("kernel", "calls"),
-    [
-        (rtk.ReverseSDE(steps=3), 15),
-        (rtk.ProbabilityFlow(steps=4), 20),
-        (rtk.DPOM(tau=0.01, steps=2, predictor_steps=3), 25),
-        (rtk.DPUM(tau=0.1, gamma=2.0, steps=4), 25),
-        (rtk.PerSegment(lambda time, eta: rtk.ReverseSDE(2 if time < 0.2 else 1), steps=2), 8),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_every_call_is_counted(kernel: Kernel, calls: int) -> None:
-    asked: list[int] = []
-    density = rtk.exact(TARGET)
-
-    def score(x: Tensor, t: Tensor) -> Tensor:
-        asked.append(len(x))
-        return density(x, t)
-
-    oracle = rtk.learned(score, (3,), dtype=torch.float64, energy=None)
-    report = rtk.sample(oracle, kernel=kernel, segments=SEGMENTS, num_samples=7, seed=0).report
-    assert report.calls == len(asked) == calls
-    assert report.queries == sum(asked) == 7 * calls
-    assert report.energy_calls == 0
-
-
 def test_ddpm_is_the_same_chain_as_the_schedule_of_the_other_samplers() -> None:
     """Step by step it is what `OUExponential` plans, which the other samplers run in parallel rounds."""
     times = (1.5, 0.7, 0.2, 0.05)
@@ -237,19 +188,3 @@ def test_a_kernel_for_each_segment() -> None:
     assert asked == list(zip(SEGMENTS.times[1:], SEGMENTS.lengths, strict=True))
     with pytest.raises(da.DrawaheadError, match="at most steps = 1"):
         rtk.sample(TARGET, kernel=rtk.PerSegment(choose, 1), segments=SEGMENTS, num_samples=3, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: rtk.ReverseSDE(0), "steps"),
-        (lambda: rtk.ProbabilityFlow(0), "steps"),
-        (lambda: rtk.DPOM(-1.0, 2), "tau"),
-        (lambda: rtk.DPOM(0.1, 2, predictor_steps=0), "predictor_steps"),
-        (lambda: rtk.DPUM(0.1, 0.0, 2), "gamma"),
-        (lambda: rtk.PerSegment(lambda time, eta: rtk.ReverseSDE(), 0), "steps"),
-    ],
-)
-def test_inputs_are_checked(make: Callable[[], Kernel], message: str) -> None:
-    with pytest.raises(da.InputError, match=message):
-        make()

@@ -27,8 +27,8 @@ from drawahead.rtk import (
     ProjectedMALA,
     RTKTarget,
     State,
+    kernels,
 )
-from drawahead.rtk.kernels import base
 from tests.exactness import LEVEL
 from tests.rtk.laws import (
     MIXTURE,
@@ -124,16 +124,6 @@ class TestAdjusted:
         kernel = EulerForLeapfrog(0.3, 7, 1)
         assert volume() != pytest.approx(1, abs=0.1)
 
-    def test_energy_is_kept_to_the_second_order(self) -> None:
-        target = mixture_case(200).target
-        z, v = normals(200, 1), normals(200, 1, seed=1)
-        old = State(z, v, target.gradient(z))
-        coarse, fine = (
-            kernel.log_acceptance(target, old, kernel.leapfrog(target, old)).value.abs().mean()
-            for kernel in (HMC(0.1, 5, 1), HMC(0.05, 10, 1))
-        )
-        assert float(coarse) == pytest.approx(4 * float(fine), rel=0.1)
-
     def test_no_move_leaves_the_balls_and_what_is_rejected_stays(self) -> None:
         case = gaussian_case(2000)
         kernel, noise = ProjectedMALA(0.3, 40, 1.1, 3.0), Noise.of_samples(0, 2000)
@@ -179,26 +169,21 @@ def test_a_mutant_is_rejected(mutant: Mutant) -> None:
 
 class TestAlone:
     def test_the_example_in_the_documentation(self) -> None:
-        result = doctest.testmod(base)
+        result = doctest.testmod(kernels)
         assert result.attempted >= 7 and result.failed == 0
         result = doctest.testmod(sys.modules["drawahead.rtk.sample"])
         assert result.attempted >= 5 and result.failed == 0
 
     def test_a_law_without_energies(self) -> None:
-        law, noise = FunctionPotential(lambda z: z), Noise.of_samples(0, 4)
+        law, noise, z = FunctionPotential(lambda z: z), Noise.of_samples(0, 4), torch.zeros(4, 2, dtype=torch.float64)
         for kernel in (ULA(0.1, 3), ULD(0.1, 1.0, 3)):
-            kernel.run(law, kernel.start(law, torch.zeros(4, 2, dtype=torch.float64), noise), noise)
-        state = MALA(0.1, 3).start(law, torch.zeros(4, 2, dtype=torch.float64), noise)
-        with pytest.raises(da.InputError, match="give energy= to FunctionPotential"):
-            MALA(0.1, 3).step(law, state, noise)
-
-    @pytest.mark.parametrize("kernel", [MALA(0.1, 3), HMC(0.1, 2, 3), ProjectedMALA(0.1, 3, 1.0, 2.0)], ids=repr)
-    def test_a_score_without_energies(self, kernel: MarkovKernel) -> None:
-        score = rtk.learned(lambda x, t: -x, energy=None)
-        target = RTKTarget(score, 0.1, 0.1, torch.zeros(4, 2, dtype=torch.float64))
-        with pytest.raises(da.InputError, match="needs energy differences"):
-            kernel.draw(target, Noise.of_samples(0, 4))
-        assert score.calls == 0
+            kernel.run(law, kernel.start(law, z, noise), noise)
+        score = RTKTarget(rtk.learned(lambda x, t: -x, energy=None), 0.1, 0.1, z)
+        for kernel in (MALA(0.1, 3), HMC(0.1, 2, 3), ProjectedMALA(0.1, 3, 1.0, 2.0)):
+            with pytest.raises(da.InputError, match="needs energy differences: give energy= to FunctionPotential"):
+                kernel.run(law, kernel.start(law, z, noise), noise)
+            with pytest.raises(da.InputError, match=r"needs energy differences: give energy=LineIntegral\(\)"):
+                kernel.draw(score, noise)
 
     @pytest.mark.parametrize(
         ("make", "message"),
@@ -215,6 +200,11 @@ class TestAlone:
             (lambda: GaussianStart(-1.0), "curvature must be a number not below 0"),
             (lambda: ULD.from_theory(-1.0, 2, 0.1), "smoothness must be a number above 0"),
             (lambda: MALA.from_theory(1.0, 0, 0.1), "d must be at least 1"),
+            (lambda: rtk.ReverseSDE(0), "steps must be at least 1"),
+            (lambda: rtk.ProbabilityFlow(0), "steps must be at least 1"),
+            (lambda: rtk.DPOM(0.1, 2, predictor_steps=0), "predictor_steps must be at least 1"),
+            (lambda: rtk.DPUM(0.1, 0.0, 2), "gamma must be a number above 0"),
+            (lambda: rtk.PerSegment(lambda time, eta: rtk.ReverseSDE(), 0), "steps must be at least 1"),
         ],
     )
     def test_settings_that_make_no_sense(self, make: Callable[[], object], message: str) -> None:

@@ -34,7 +34,11 @@ Check = Callable[[float], None]
 RING = GaussianMixture(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0]]), 0.3)
 KERNELS = [ULA(0.05, 4), ULD(0.2, 2.0, 4), MALA(0.2, 4), ProjectedMALA(0.2, 4, 1.5, 5.0), HMC(0.2, 3, 4)]
 BASELINES = [rtk.ReverseSDE(2), rtk.ProbabilityFlow(), rtk.DPOM(0.02, 2), rtk.DPUM(0.1, 2.0, 2)]
+MIXED = rtk.PerSegment(lambda time, eta: rtk.ReverseSDE(2 if time < 0.2 else 1), steps=2)
 SEGMENTS = Segments.even(2.0, 3, last=0.1)
+CALLS = {ULA: 12, ULD: 12, MALA: 15, ProjectedMALA: 15, HMC: 39, rtk.ReverseSDE: 6, rtk.ProbabilityFlow: 3, rtk.DPOM: 9}
+CALLS |= {rtk.DPUM: 9, rtk.PerSegment: 4}
+"""Of the score in all three segments: four steps in each, of one gradient or three leaps; baselines have two or one."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,8 @@ class Counting:
 
 
 class TestTheReport:
-    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
-    def test_every_call_is_counted(self, kernel: MarkovKernel) -> None:
+    @pytest.mark.parametrize("kernel", [*KERNELS, *BASELINES, MIXED], ids=lambda kernel: type(kernel).__name__)
+    def test_every_call_is_counted(self, kernel: Kernel) -> None:
         network = Counting()
         score = rtk.learned(network, energy=LineIntegral(3))
         score(torch.zeros(2, 2), torch.ones(2))  # what was asked before does not count
@@ -175,15 +179,17 @@ class TestTheReport:
             score, kernel=kernel, segments=SEGMENTS, num_samples=10, shape=(2,), max_batch_size=4, seed=0
         )
         report = result.report
-        # Three batches of 4, 4 and 2; three segments; four steps, each of one gradient or three leaps.
-        per_segment = {ULA: 4, ULD: 4, MALA: 5, ProjectedMALA: 5, HMC: 13}[type(kernel)]
-        assert report.calls == 3 * 3 * per_segment
-        assert report.queries == 10 * 3 * per_segment and report.queries_per_sample == 3 * per_segment
-        assert report.energy_calls == (3 * 3 * 4 if kernel.needs_energy else 0)
-        assert report.energy_queries_per_sample == (3 * 4 * 3 if kernel.needs_energy else 0)
+        # Three batches of 4, 4 and 2.
+        in_segments = CALLS[type(kernel)]
+        assert report.calls == 3 * in_segments
+        assert report.queries == 10 * in_segments and report.queries_per_sample == in_segments
+        differences = isinstance(kernel, MALA | ProjectedMALA | HMC)
+        assert report.energy_calls == 3 * 3 * 4 * differences
+        assert report.energy_queries_per_sample == 3 * 4 * 3 * differences
         assert len(network.asked) == report.calls + report.energy_calls
         assert sum(network.asked) == report.queries + report.energy_queries
-        assert len(network.times) == 4  # once 1, then the ends of the segments
+        if isinstance(kernel, MarkovKernel):
+            assert len(network.times) == 4  # once 1, then the ends of the segments
         assert len(report.acceptance) == 3 and all(0 < share <= 1 for share in report.acceptance)
         assert result.samples.dtype == torch.float32
 
@@ -202,7 +208,7 @@ class TestTheReport:
         report = rtk.sample(RING, kernel=MALA(0.2, 4), segments=SEGMENTS, num_samples=10, seed=3).report
         text = str(report)
         assert "MALA: 10 samples, 3 x 4 steps, seed 3" in text
-        assert "15 calls, 15.0 queries a sample" in text and "energies    12 calls" in text and "acceptance" in text
+        assert "15 calls, 15.0 queries per sample" in text and "energies    12 calls" in text and "acceptance" in text
         assert json.loads(json.dumps(report.to_dict()))["queries_per_sample"] == 15.0
         assert "acceptance" not in str(rtk.sample(RING, kernel=ULA(0.2, 4), segments=SEGMENTS).report)
 
@@ -239,13 +245,10 @@ class TestInputs:
             ({"score": lambda x, t: -x}, "shape= must give the sizes"),
             ({"score": lambda x, t: -x, "shape": (0,)}, "positive numbers"),
             ({"score": lambda x, t: -x, "shape": (2, 2)}, "learned"),
-            ({"kernel": "ula"}, "kernel must be a kernel"),
-            ({"segments": (1.0, 0.0)}, "segments a Segments"),
-            ({"start": torch.zeros(3)}, r"start must have shape \(2,\) or \(1, 2\), not \(3,\)"),
+            ({"start": torch.zeros(3)}, r"start must have shape \(2,\) or \(num_samples, \*\(2,\)\), not \(3,\)"),
             ({"start": torch.tensor([0.0, math.nan])}, "start must be finite"),
-            ({"score": rtk.learned(lambda x, t: -x, (2,), energy=None), "kernel": MALA(0.1, 2)}, "needs energy"),
+            ({"start": torch.zeros(3, 2)}, r"start must have shape .* not \(3, 2\)"),
             ({"max_batch_size": 0}, "max_batch_size must be at least 1"),
-            ({"score": 7}, "callable"),
         ],
     )
     def test_refusals(self, change: dict[str, object], message: str) -> None:

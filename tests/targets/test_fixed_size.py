@@ -18,7 +18,7 @@ from drawahead.counting.determinantal import fixed_size
 from drawahead.errors import InputError
 from drawahead.oracles.tokens import HIDDEN
 from drawahead.samplers import Sampler
-from drawahead.targets import DPP, KDPP
+from drawahead.targets import KDPP
 from tests.exactness import LEVEL, draws_for, joint_law, law_p_value, outcomes
 
 Check = Callable[[float], None]
@@ -114,13 +114,6 @@ KEPT = fixed_size._shares
 def test_mutants_are_rejected(mutant: Callable[[Tensor, Tensor, int], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fixed_size, "_shares", mutant)
     assert law_p_value(KDPP(gram(), K), enumerated(), Block(), 4_000) < LEVEL
-
-
-def test_a_process_that_is_told_its_size_is_this_one() -> None:
-    """A DPP given that k items are in, by enumeration of its own law."""
-    free = joint_law(DPP(L=gram()))
-    sized = torch.where(outcomes(N, 2).sum(1) == K, free, 0.0)
-    assert torch.allclose(sized / sized.sum(), joint_law(KDPP(gram(), K)), atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 12, 24])

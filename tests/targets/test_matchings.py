@@ -154,7 +154,6 @@ def test_random_planar_graphs_are_counted_or_refused() -> None:
         ("edge to itself", lambda: nx.Graph([(0, 1), (1, 1)])),
         ("undirected", lambda: nx.DiGraph([(0, 1)])),
         ("parallel edges", lambda: nx.MultiGraph([(0, 1)])),
-        ("not str", lambda: "grid"),
         ("weight of edge 0 - 1", lambda: nx.Graph([(0, 1, {"weight": -1.0})])),
         ("weight of edge 0 - 1", lambda: nx.Graph([(0, 1, {"weight": math.nan})])),
     ],

@@ -1,4 +1,4 @@
-"""Auto-regressive diffusion: data in parts, each drawn by a diffusion that is told the parts before."""
+"""Auto-regressive diffusion: data in parts, each drawn by a diffusion conditioned on the parts before."""
 
 from drawahead.ardiffusion.checkpoints import load
 from drawahead.ardiffusion.config import (
@@ -9,12 +9,9 @@ from drawahead.ardiffusion.config import (
     TransformerDenoiser,
     TransformerEncoder,
 )
-from drawahead.ardiffusion.gaussian import GaussianParts
-from drawahead.ardiffusion.inference import chain, sample
-from drawahead.ardiffusion.inner import RTK
-from drawahead.ardiffusion.linear import Normal, law
-from drawahead.ardiffusion.model import ARModel
-from drawahead.ardiffusion.networks import ConditionalDenoiser, Encoder
+from drawahead.ardiffusion.gaussian import GaussianParts, Normal, law
+from drawahead.ardiffusion.inference import RTK, chain, sample
+from drawahead.ardiffusion.model import ARModel, ConditionalDenoiser, Encoder
 from drawahead.ardiffusion.parts import Conditionals, Parts
 from drawahead.ardiffusion.training import Progress, Trained, train
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 from drawahead.ardiffusion.parts import Parts
 from drawahead.errors import InputError
-from drawahead.validate import number, numbers, short, whole
+from drawahead.validate import number, numbers, whole
 from drawahead.values import dataclass
 
 
@@ -75,7 +75,7 @@ DenoiserConfig = MLPDenoiser | TransformerDenoiser
 @final
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole model. Without an encoder a part is told its position and nothing of the others.
+    """A whole model. Without an encoder a part depends on its position and on no other part.
 
     `levels` are the logarithms of the signal-to-noise ratio, (signal / noise)^2, between which it is trained.
     """
@@ -86,9 +86,6 @@ class ModelConfig:
     levels: tuple[float, float] = (-10.0, 10.0)
 
     def __post_init__(self) -> None:
-        for name, kinds in (("parts", Parts), ("encoder", EncoderConfig | None), ("denoiser", DenoiserConfig)):
-            if not isinstance(getattr(self, name), kinds):
-                raise InputError(f"{name} cannot be {short(getattr(self, name))}")
         object.__setattr__(self, "levels", numbers("levels", self.levels))
         if len(self.levels) != 2 or not self.levels[0] < self.levels[1]:
             raise InputError(f"levels must be two numbers, the lower one first, not {self.levels}")
@@ -107,7 +104,7 @@ class ModelConfig:
 
     @staticmethod
     def from_dict(plain: dict[str, Any]) -> ModelConfig:
-        """What `to_dict` gave, back again."""
+        """The configuration that `to_dict` wrote."""
         encoders: dict[str, type[EncoderConfig]] = {c.kind: c for c in (TransformerEncoder, MLPEncoder)}
         denoisers: dict[str, type[DenoiserConfig]] = {c.kind: c for c in (TransformerDenoiser, MLPDenoiser)}
         try:
@@ -128,8 +125,8 @@ def _sizes(kinds: dict[str, Any], plain: dict[str, Any]) -> Any:
 class Training:
     """How a model is trained: AdamW, a rate that rises over `warmup` steps and then falls along a cosine to 0.
 
-    `average` is the decay of the moving average of the weights, which is the model that comes out. The mean loss of
-    every `block` steps is kept; a checkpoint is written about every `save_every` steps, and at the end.
+    `average` is the decay of the moving average of the weights, which is the trained model. `losses` are means over
+    `block` steps; a checkpoint is written about every `save_every` steps, and at the end.
     """
 
     steps: int = 2000

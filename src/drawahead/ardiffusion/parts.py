@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol, final
 
+import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
@@ -56,35 +57,24 @@ class Parts:
         """Data (m, *shape) -> parts (m, K, d)."""
         if data.shape[1:] != self.shape:
             raise InputError(f"data must have shape (number, *{self.shape}), not {tuple(data.shape)}")
-        cut = data.reshape(len(data), *self._interleaved)
-        return cut.permute(0, *self._grid_axes, *self._part_axes).reshape(len(data), self.number, self.size)
+        return data.flatten(1)[:, self._places()]
 
     def join(self, parts: Tensor) -> Tensor:
         """Parts (m, K, d) -> data (m, *shape)."""
         if parts.shape[1:] != (self.number, self.size):
             raise InputError(f"parts must have shape (number, {self.number}, {self.size}), not {tuple(parts.shape)}")
-        within = tuple(size // number for size, number in zip(self.shape, self.grid, strict=True))
-        axes = [0] * (1 + 2 * len(self.shape))
-        for here, there in enumerate((0, *self._grid_axes, *self._part_axes)):
-            axes[there] = here
-        return parts.reshape(len(parts), *self.grid, *within).permute(axes).reshape(len(parts), *self.shape)
+        return parts.flatten(1)[:, self._places().flatten().argsort()].view(-1, *self.shape)
 
-    @property
-    def _interleaved(self) -> list[int]:
-        """Each axis as two: which part, and where in it."""
-        return [n for size, number in zip(self.shape, self.grid, strict=True) for n in (number, size // number)]
-
-    @property
-    def _grid_axes(self) -> range:
-        return range(1, 2 * len(self.shape), 2)
-
-    @property
-    def _part_axes(self) -> range:
-        return range(2, 2 * len(self.shape) + 1, 2)
+    def _places(self) -> Tensor:
+        """Where each entry of each part lies in the data (K, d)."""
+        places = torch.arange(math.prod(self.shape)).view(self.shape)
+        for axis, (size, number) in enumerate(zip(self.shape, self.grid, strict=True)):
+            places = places.unfold(axis, size // number, size // number)
+        return places.reshape(self.number, self.size)
 
 
 class Conditionals(Protocol):
-    """A law on data in parts, as conditional means. A trained `ARModel` is one, the exact `GaussianParts` another."""
+    """A distribution of data in parts, as conditional means: a trained `ARModel`, or the exact `GaussianParts`."""
 
     @property
     def parts(self) -> Parts:
@@ -94,5 +84,5 @@ class Conditionals(Protocol):
         """E[Y_j | Y_0 ... Y_{j-1}, signal Y_j + noise g] for each row's own part j (m, d).
 
         `state` (m, K, d) holds finished parts in the places before `part` (m,) and signal Y_j + noise g in its own;
-        what the places after it hold is not to be read. `signal` and `noise` are (m,), noise above 0.
+        the places after it must not be read. `signal` and `noise` are (m,), noise above 0.
         """

@@ -1,4 +1,4 @@
-"""Training: all parts at once, each given the clean ones before it."""
+"""Training: all parts at once, each with the clean ones before it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from drawahead.ardiffusion.config import ModelConfig, Training
 from drawahead.ardiffusion.model import ARModel
 from drawahead.errors import InputError
 from drawahead.randomness import philox
-from drawahead.validate import as_device, instance, path, short
+from drawahead.validate import as_device
 from drawahead.values import dataclass
 
 
@@ -39,7 +39,7 @@ class Progress:
 @final
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model, ready to draw from, and how it came about."""
+    """A trained model, ready to draw from, and how it was trained."""
 
     model: ARModel
     losses: list[tuple[int, float]]
@@ -59,35 +59,32 @@ def train(
 ) -> Trained:
     """Train a model on `data` (number, *config.parts.shape).
 
-    With `out`, a folder is kept up to date as `checkpoints` says, and a training found there goes on where it stopped:
-    on the same device the outcome is the same, to the last bit, as without the stop. A folder with another
-    configuration or other data is refused. `on_progress` is called after every block.
+    With `out`, a folder is kept up to date as `checkpoints` says, and a training that stopped there goes on: on the
+    same device the outcome is the same, to the last bit, as without the stop. A folder with another configuration or
+    other data is refused. `on_progress` is called after every block.
     """
-    instance("config", config, ModelConfig, "a ModelConfig")
-    instance("training", training, Training, "a Training")
-    if on_progress is not None and not callable(on_progress):
-        raise InputError(f"on_progress must be callable, not {short(on_progress)}")
     clean = _checked(config, data).to(as_device("device", device))
     run = _Run(config, training, clean)
-    facts = {"training": asdict(training), "data": _fingerprint(clean)}
-    folder = None if out is None else path("out", out)
-    if folder is not None:
-        checkpoint = checkpoints.read(folder)
-        if checkpoint is not None:
-            _same(folder, checkpoint, Checkpoint(config, 0, facts, {}))
-            try:
-                run.restore(checkpoint)
-            except (KeyError, TypeError, ValueError, RuntimeError) as error:
-                raise InputError(f"{folder} is damaged ({error!r:.200}): train again into an empty folder") from None
+    folder = None if out is None else Path(out)
+    checkpoint = None if folder is None else checkpoints.read(folder)
+    if checkpoint is not None:
+        differ = ["config"] * (checkpoint.config != config)
+        differ += [name for name, value in run.facts.items() if checkpoint.facts.get(name) != value]
+        if differ:
+            raise InputError(f"{folder} holds a training with another {' and '.join(differ)}: use another folder")
+        try:
+            run.restore(checkpoint)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"{folder} is damaged ({error!r:.200}): train again into an empty folder") from None
     began = time.perf_counter()
     saved = run.step
     while run.step < training.steps:
         mean = run.block()
         if not math.isfinite(mean):
-            kept = "" if folder is None else f"; {folder} holds the state after step {saved}"
-            raise InputError(f"the loss is not finite near step {run.step}{kept}: lower the rate, or check the data")
+            held = "" if folder is None else f"; {folder} holds the state after step {saved}"
+            raise InputError(f"the loss is not finite near step {run.step}{held}: lower the rate, or check the data")
         if folder is not None and (run.step - saved >= training.save_every or run.step == training.steps):
-            checkpoints.write(folder, run.checkpoint(facts))
+            checkpoints.write(folder, run.checkpoint())
             saved = run.step
         if on_progress is not None:
             on_progress(Progress(run.step, training.steps, mean, time.perf_counter() - began))
@@ -99,6 +96,7 @@ class _Run:
 
     def __init__(self, config: ModelConfig, training: Training, clean: Tensor) -> None:
         self.training, self.clean = training, clean
+        self.facts = {"training": asdict(training), "data": hashlib.sha256(clean.cpu().numpy().tobytes()).hexdigest()}
         self.model = ARModel(config, seed=training.seed).to(clean.device)
         self.average = copy.deepcopy(self.model).eval().requires_grad_(False)
         matrices = [p for p in self.model.parameters() if p.dim() > 1]
@@ -135,51 +133,33 @@ class _Run:
             torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - keep)
         return value.detach()
 
-    def checkpoint(self, facts: dict[str, Any]) -> Checkpoint:
-        moments = {
-            f"{number}/{name}": value.detach().cpu()
-            for number, own in self.optimizer.state_dict()["state"].items()
-            for name, value in own.items()
-        }
-        weights = {"average": _tensors(self.average), "model": _tensors(self.model), "optimizer": moments}
-        return Checkpoint(self.model.config, self.step, {**facts, "losses": self.losses}, weights)
+    def checkpoint(self) -> Checkpoint:
+        groups = {"average": self.average.state_dict(), "model": self.model.state_dict()}
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            groups[f"optimizer/{number}"] = moments
+        weights = {f"{group}/{name}": each for group, own in groups.items() for name, each in own.items()}
+        weights = {name: each.detach().cpu().contiguous() for name, each in weights.items()}
+        return Checkpoint(self.model.config, self.step, {**self.facts, "losses": self.losses}, weights)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.step = checkpoint.step
         self.losses = [(int(step), float(loss)) for step, loss in checkpoint.facts["losses"]]
-        self.model.load_state_dict(checkpoint.weights["model"])
-        self.average.load_state_dict(checkpoint.weights["average"])
+        self.model.load_state_dict(checkpoint.part("model"))
+        self.average.load_state_dict(checkpoint.part("average"))
         state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in checkpoint.weights["optimizer"].items():
+        for key, tensor in checkpoint.part("optimizer").items():
             number, _, name = key.partition("/")
             state.setdefault(int(number), {})[name] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
 
 
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-
-
 def _checked(config: ModelConfig, data: Tensor) -> Tensor:
     """The data in parts, in single precision."""
-    if not isinstance(data, Tensor) or not data.dim() or data.is_complex() or len(data) == 0:
-        raise InputError("data must be a tensor with at least one row")
+    if not data.dim() or data.is_complex() or len(data) == 0:
+        raise InputError("data must be real numbers, with at least one row")
     if not bool(data.isfinite().all()):
         raise InputError("data must be finite numbers")
     return config.parts.split(data).float().contiguous()
-
-
-def _fingerprint(clean: Tensor) -> str:
-    return hashlib.sha256(clean.cpu().numpy().tobytes()).hexdigest()
-
-
-def _same(folder: Path, checkpoint: Checkpoint, wanted: Checkpoint) -> None:
-    """Refuse to go on with a training that is another one."""
-    differ = [name for name in ("training", "data") if checkpoint.facts.get(name) != wanted.facts[name]]
-    if checkpoint.config != wanted.config:
-        differ.insert(0, "config")
-    if differ:
-        raise InputError(f"{folder} holds a training with another {' and '.join(differ)}: give another folder")
 
 
 _MASK = 0xFFFFFFFF

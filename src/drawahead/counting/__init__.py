@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers see, and `doors` reads
-    from drawahead.counting.dominoes import Tilings
-    from drawahead.counting.graphs import Points, Subgraphs
+    from drawahead.counting.views import Points, Subgraphs, Tilings
 
 __all__ = ["Points", "Subgraphs", "Tilings"]
 

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from drawahead.counting.matchings.kasteleyn import graphs
 from drawahead.counting.matchings.planar import PlanarMatching
-from drawahead.errors import InputError
 from drawahead.oracles.needs import Needs, of_matching
-from drawahead.validate import short, whole
+from drawahead.validate import whole
+from drawahead.words import pick
 
 if TYPE_CHECKING:
     import networkx
 
 __all__ = ["SHAPES", "aztec_diamond", "domino_grid", "dominoes", "needs", "region"]
-SHAPES = ("square", "aztec")
-"""Regions that `region` knows."""
 
 
 def domino_grid(rows: int, cols: int) -> networkx.Graph:
@@ -37,9 +35,12 @@ def aztec_diamond(order: int) -> networkx.Graph:
 
 def region(shape: str, size: int) -> networkx.Graph:
     """A region by name: a "square" board of size x size, or the "aztec" diamond of order size."""
-    if not isinstance(shape, str) or shape not in SHAPES:
-        raise InputError(f"there is no shape {short(shape)}; the shapes are {', '.join(SHAPES)}")
-    return domino_grid(size, size) if shape == "square" else aztec_diamond(size)
+    return pick("shape", shape, _REGIONS)(size)
+
+
+_REGIONS = {"square": lambda size: domino_grid(size, size), "aztec": aztec_diamond}
+SHAPES = tuple(_REGIONS)
+"""Regions that `region` knows."""
 
 
 def dominoes(shape: str, size: int) -> PlanarMatching:

@@ -1,4 +1,4 @@
-"""Trained networks that come with drawahead, and their modules."""
+"""Trained networks that ship with drawahead, and their modules."""
 
 from typing import TYPE_CHECKING
 

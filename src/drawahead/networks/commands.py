@@ -1,4 +1,4 @@
-"""The shipped networks by name, for `drawahead sample`. Their weights are read when they are asked for, not before."""
+"""The shipped networks by name, for `drawahead sample`. Weights are read when a network is used, not before."""
 
 from __future__ import annotations
 

@@ -10,14 +10,15 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, pixel_shuffle, pixel_unshuffle, scaled_dot_product_attention, silu
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
-from drawahead.networks.files import facts, load
-from drawahead.networks.patch_transformer import PatchTransformer
+from drawahead.networks.files import facts, trained
+from drawahead.networks.unet import waves
 from drawahead.oracles.denoisers import from_velocity
 from drawahead.schedules import DDPM, spaced
-from drawahead.validate import as_device, floating, number, short, whole
+from drawahead.validate import number, short, whole
 
 SIDE = 32
 STEPS = 1000
@@ -25,7 +26,7 @@ GUIDANCE = 3.0
 LENGTH = 12
 """The most words of a prompt."""
 IGNORED = frozenset({"a", "an", "and", "the", "of", "with", "in", "on", "for", "emoji", "symbol", "sign"})
-"""Words that say little about a picture; they may be written, and are not read."""
+"""Words that say little about a picture: they may be written, and are ignored."""
 
 
 @final
@@ -82,18 +83,19 @@ class GuidedDenoiser:
 
 
 def words_of(prompt: str) -> list[str]:
-    """The words of a prompt that are read: in small letters, each once, without those of no account."""
-    found = re.findall(r"[^\W_]+", prompt.lower())
-    return [word for word in dict.fromkeys(found) if word not in IGNORED]
+    """The words of a prompt that are read: in small letters, each once, without the ignored ones."""
+    words = re.findall(r"[^\W_]+", prompt.lower())
+    return [word for word in dict.fromkeys(words) if word not in IGNORED]
 
 
-def encoded(prompts: Sequence[str], vocabulary: Sequence[str]) -> Tensor:
+def encoded(prompts: str | Sequence[str], vocabulary: Sequence[str]) -> Tensor:
     """The numbers of the prompts' words (number of prompts, LENGTH), or an InputError that says which is unknown."""
+    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+    if not prompts:
+        raise InputError("prompts must be a text such as 'red apple', or a list of at least one")
     number_of = {word: i for i, word in enumerate(vocabulary, start=1)}
     rows = torch.zeros(len(prompts), LENGTH, dtype=torch.int64)
     for i, prompt in enumerate(prompts):
-        if not isinstance(prompt, str):
-            raise InputError(f"prompts[{i}] must be a text, not {short(prompt)}")
         words = words_of(prompt)
         for word in words:
             if word not in number_of:
@@ -108,7 +110,7 @@ def encoded(prompts: Sequence[str], vocabulary: Sequence[str]) -> Tensor:
 
 def emoji_words() -> tuple[str, ...]:
     """The words that the emoji model knows, from `da.networks.emoji`'s prompts."""
-    return tuple(json.loads(facts("emoji")["words"]))
+    return tuple(facts_of("emoji")[0])
 
 
 def emoji(
@@ -130,36 +132,88 @@ def emoji(
     has the variance that the network has learned, instead of one for all. `dtype` is what the network computes in.
     Prompts are made of the words that `emoji_words()` lists, in any order.
     """
-    device, dtype = as_device("device", device), floating("dtype", dtype)
     steps, guidance = whole("steps", steps), number("guidance", guidance, least=0)
-    asked = as_prompts(prompts)
-    network, vocabulary = _loaded()
-    words = encoded(asked, vocabulary)
-    network = network.to(device, dtype).eval().requires_grad_(False)
+    vocabulary, shape = facts_of("emoji")
+    words = encoded(prompts, vocabulary)
+    network = trained(EmojiNetwork(len(vocabulary), **shape), "emoji", device, dtype)
     timesteps = None if steps == STEPS else spaced(steps, of=STEPS)
     schedule = DDPM(clip=1.0, timesteps=timesteps, learned_range=learned_range)
     denoiser = GuidedDenoiser(network, schedule, guidance, dtype)
     return GaussianChain(denoiser, schedule, (3, SIDE, SIDE), device=device, condition={"words": words.to(device)})
 
 
-def as_prompts(prompts: object) -> list[Any]:
-    if isinstance(prompts, str):
-        return [prompts]
-    if not isinstance(prompts, Sequence) or not prompts:
-        raise InputError(f"prompts must be a text such as 'red apple', or a list of them, not {short(prompts)}")
-    return list(prompts)
-
-
-def _loaded() -> tuple[EmojiNetwork, list[str]]:
-    """The shipped network, as the facts beside its weights describe it, and its vocabulary."""
-    known = facts("emoji")
-    vocabulary = json.loads(known["words"])
-    network = EmojiNetwork(len(vocabulary), **json.loads(known["network"]))
-    network.load_state_dict(load("emoji"))
-    return network, vocabulary
+def facts_of(name: str) -> tuple[list[str], dict[str, Any]]:
+    """The vocabulary of a shipped network that reads words, and the sizes it is made with."""
+    metadata = facts(name)
+    return json.loads(metadata["words"]), json.loads(metadata["network"])
 
 
 def _unknown(where: str, word: str, vocabulary: Sequence[str]) -> str:
     near = get_close_matches(word, vocabulary, n=3)
     remedy = f"did you mean {' or '.join(near)}?" if near else "use others:"
     return f"{where}: the emoji model does not know the word {word!r}; {remedy} da.networks.emoji_words() lists all"
+
+
+_FREQUENCIES = 64
+_PATCH = 4  # pixels along a side
+_FINE = 32  # planes of the convolution that patches are cut from
+
+
+@final
+class PatchTransformer(nn.Module):
+    """(pictures (m, 3, side, side), timesteps (m,), words (m, number, width)) -> answers (m, answers, side, side).
+
+    Patches and words attend to each other in every layer. The time decides how a layer scales and shifts its input and
+    how much it adds. A convolution before and after lets patches fit together.
+    """
+
+    def __init__(self, side: int, *, width: int, layers: int, heads: int, answers: int, dropout: float) -> None:
+        super().__init__()
+        self.patches = (side // _PATCH) ** 2
+        self.time = nn.Sequential(nn.Linear(2 * _FREQUENCIES, width), nn.SiLU(), nn.Linear(width, width))
+        self.first = nn.Conv2d(3, _FINE, 3, padding=1)
+        self.into, self.out_of = nn.Linear(_FINE * _PATCH**2, width), nn.Linear(width, _FINE * _PATCH**2)
+        self.place = nn.Parameter(torch.randn(self.patches, width) * 0.02)
+        self.told = nn.Linear(width, 6 * width)
+        self.layers = nn.ModuleList(_Layer(width, heads, dropout) for _ in range(layers))
+        self.last = nn.Conv2d(2 * _FINE, answers, 3, padding=1)
+        for weight in (self.told.weight, self.told.bias, self.last.weight, self.last.bias):
+            assert weight is not None
+            nn.init.zeros_(weight)
+
+    def forward(self, x: Tensor, time: Tensor, text: Tensor) -> Tensor:
+        told = self.time(torch.cat(waves(time, _FREQUENCIES), dim=-1).to(x.dtype)) + text.mean(1)
+        told = self.told(silu(told)).unflatten(-1, (6, 1, -1))  # (m, 6, 1, width)
+        pixels = self.first(x)
+        seen = pixel_unshuffle(pixels, _PATCH)  # (m, planes of a patch, ...)
+        tokens = torch.cat([self.into(seen.flatten(2).transpose(1, 2)) + self.place, text], dim=1)
+        for layer in self.layers:
+            tokens = layer(tokens, told)
+        drawn = self.out_of(layer_norm(tokens[:, : self.patches], tokens.shape[-1:])).transpose(1, 2)
+        drawn = pixel_shuffle(drawn.unflatten(-1, seen.shape[2:]), _PATCH)
+        answers: Tensor = self.last(silu(torch.cat([pixels, drawn], dim=1)))
+        return answers
+
+
+@final
+class _Layer(nn.Module):
+    """Attention, then each token by itself; both read normalised tokens, and add to them."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(dropout)
+        # Shift, scale and share of what is added, for both halves; at first nothing is added.
+        start = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
+        self.own = nn.Parameter(start[:, None, None].expand(6, 1, width).clone())
+
+    def forward(self, x: Tensor, told: Tensor) -> Tensor:
+        shift, scale, share, shift_2, scale_2, share_2 = (told + self.own).unbind(1)  # (m, 1, width) each
+        here = torch.addcmul(shift, scale, layer_norm(x, x.shape[-1:]))
+        q, k, v = self.qkv(here).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        y = scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = torch.addcmul(x, share, self.dropout(self.out(y)))
+        here = torch.addcmul(shift_2, scale_2, layer_norm(x, x.shape[-1:]))
+        return torch.addcmul(x, share_2, self.dropout(self.down(gelu(self.up(here)))))

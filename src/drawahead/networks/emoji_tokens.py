@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
@@ -11,11 +10,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.causal import CausalChain
-from drawahead.networks.emoji import LENGTH, SIDE, as_prompts, encoded
-from drawahead.networks.files import facts, load
+from drawahead.networks.emoji import LENGTH, SIDE, encoded, facts_of
+from drawahead.networks.files import load, trained
 from drawahead.networks.pixel_transformer import PixelTransformer
 from drawahead.oracles.causal import Above, CausalOracle, FirstGuess
-from drawahead.validate import as_device, floating, number
+from drawahead.validate import number
 
 if TYPE_CHECKING:
     from drawahead.show import View
@@ -83,14 +82,14 @@ def chain_of(
     temperature: float = TEMPERATURE,
 ) -> CausalChain:
     """A chain of a network's pictures: see `emoji_tokens`."""
-    words = encoded(as_prompts(prompts), vocabulary) + network.colours  # no word where there are fewer
+    words = encoded(prompts, vocabulary) + network.colours  # no word where there are fewer
     model = GuidedPixels(network, number("guidance", guidance, least=0), number("temperature", temperature, above=0))
     guess = Above(network.side) if first_guess is None else first_guess
     return CausalChain(model, max_length=network.side**2, prompt=words, first_guess=guess)
 
 
 def coloured(samples: Tensor, palette: Tensor) -> Tensor:
-    """Samples (m, side * side) as pictures (m, 3, side, side) with values from -1 to 1; what is hidden is grey."""
+    """Samples (m, side * side) as pictures (m, 3, side, side) with values from -1 to 1; hidden ones are grey."""
     side = math.isqrt(samples.shape[1])
     colours = torch.cat([palette.float().cpu(), torch.zeros(1, 3)])[samples.cpu()]  # -1 is the last
     pictures: Tensor = colours.view(-1, side, side, 3).permute(0, 3, 1, 2)
@@ -113,17 +112,13 @@ def emoji_tokens(
 ) -> CausalChain:
     """Colour pictures of what prompts say, 32x32 pixels as tokens (1024,): `emoji_tokens("red apple")`.
 
-    Prompts and `guidance` are those of `emoji`; `emoji_pictures` makes pictures of the samples. The first guess of a
-    pixel is the law of the one above it, unless another is given. The lower the `temperature`, the rarer are pixels out
-    of place. `dtype` is what the network computes in.
+    Prompts and `guidance` are those of `emoji`; `emoji_pictures` makes pictures of the samples. By default the first
+    guess of a pixel comes from the distribution of the one above it. The lower the `temperature`, the rarer are pixels
+    out of place. `dtype` is what the network computes in.
     """
-    device, dtype = as_device("device", device), floating("dtype", dtype)
-    known = facts(NAME)
-    vocabulary, shape, weights = json.loads(known["words"]), json.loads(known["network"]), load(NAME)
-    network = PixelTransformer(len(weights["palette"]), len(vocabulary) + 1, side=SIDE, words=LENGTH, **shape)
-    network.load_state_dict(weights)
-    network = network.to(device, dtype).eval().requires_grad_(False)
-    return chain_of(network, vocabulary, prompts, guidance, first_guess, temperature)
+    vocabulary, shape = facts_of(NAME)
+    network = PixelTransformer(len(load(NAME)["palette"]), len(vocabulary) + 1, side=SIDE, words=LENGTH, **shape)
+    return chain_of(trained(network, NAME, device, dtype), vocabulary, prompts, guidance, first_guess, temperature)
 
 
 def _hex(palette: Tensor) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.networks.files import load
+from drawahead.networks.files import trained
 from drawahead.networks.unet import UNet
 from drawahead.oracles.denoisers import from_epsilon
 from drawahead.schedules import DDPM, spaced
-from drawahead.validate import as_device, floating, whole
+from drawahead.validate import whole
 
 SIDE = 28
 STEPS = 1000
@@ -26,13 +26,10 @@ def fashion(
     """The image model that comes with drawahead: pictures (28, 28) of clothes, with values from -1 to 1.
 
     With fewer than its 1000 `steps` it visits as many timesteps, spread evenly. `dtype` is what the network computes
-    in, `memory_format` how its weights are laid out; states and laws do not depend on either.
+    in, `memory_format` how its weights are laid out; states stay in single precision.
     """
-    device, dtype = as_device("device", device), floating("dtype", dtype)
     steps = whole("steps", steps)
-    network = UNet()
-    network.load_state_dict(load("fashion"))
-    network = network.to(device, dtype).eval().requires_grad_(False)
+    network = trained(UNet(), "fashion", device, dtype)
     network.to(memory_format=memory_format)  # type: ignore[call-overload]
     schedule = DDPM(clip=1.0, timesteps=None if steps == STEPS else spaced(steps, of=STEPS))
 

@@ -7,10 +7,21 @@ from contextlib import contextmanager
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TypeVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from drawahead.errors import InputError
+from drawahead.validate import as_device, floating
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def trained(network: Network, name: str, device: torch.device | str, dtype: torch.dtype) -> Network:
+    """The network with the weights that are shipped under this name, ready to draw from."""
+    network.load_state_dict(load(name))
+    return network.to(as_device("device", device), floating("dtype", dtype)).eval().requires_grad_(False)
 
 
 def load(name: str) -> dict[str, Tensor]:
@@ -22,7 +33,7 @@ def load(name: str) -> dict[str, Tensor]:
 
 
 def facts(name: str) -> dict[str, str]:
-    """What is written beside the weights of a shipped network: how it was trained, and what it takes to use it."""
+    """The metadata of a shipped network: how it was trained, and what it takes to use it."""
     with _opened(name) as path:
         from safetensors import safe_open
 

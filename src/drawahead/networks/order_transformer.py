@@ -6,8 +6,8 @@ one with prefix k sees the evidence and the content of rank below k, so what it 
 given the first k tokens of the order. Queries are seen by nobody, so any number of them share one pass over the
 content. A *sink*, seen by all, stands before the content: nobody is left with nothing to see.
 
-Evidence (rank -1) comes first, from left to right. Where a token stands in the sequence is told by rotating its keys
-and queries, so attention sees relative positions only.
+Evidence (rank -1) comes first, from left to right. Keys and queries are rotated by the position of their token, so
+attention sees relative positions only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Turn = tuple[Tensor, Tensor]
 
 @final
 class OrderTransformer(nn.Module):
-    """Logits of the token at each asked position, given the part of the sequence that comes before it in the order."""
+    """Logits of the token at each position of a query, given the part of the sequence before it in the order."""
 
     def __init__(self, vocab_size: int, *, width: int = 192, layers: int = 16, heads: int = 6) -> None:
         super().__init__()
@@ -57,11 +57,8 @@ class OrderTransformer(nn.Module):
         """Enter content (r, s), which stands at `place`, into slots (r, s) of the memory, where those before it are;
         the logits (r, c, vocabulary) at `position` (r, c) of queries that see the first `seen` (r, c) slots."""
         rows, s = content.shape
-        sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
-        x = torch.cat([sink, self.token(content), blank], dim=1)
-        none = torch.zeros_like(slot[:, :1])
-        turn = self._turns(torch.cat([none, place, position], dim=1))
-        slot = torch.cat([none, slot], dim=1)
+        x, turn = self._entered(content, place, position)
+        slot = torch.nn.functional.pad(slot, (1, 0))
         sees = torch.cat([slot + 1, seen], dim=1)[..., None] > torch.arange(memory["keys"].shape[3], device=slot.device)
         where, hidden = (torch.arange(rows, device=slot.device)[:, None], slot), self._hiding(sees)
         for i, layer in enumerate(self.layers):
@@ -72,7 +69,7 @@ class OrderTransformer(nn.Module):
 
     def along(self, tokens: Tensor, order: Tensor) -> Tensor:
         """tokens, order (r, n) -> logits (r, n, vocabulary) of the token at each place of the order, given those
-        before it: what training asks, and the log-likelihood of a text."""
+        before it: for training, and for the log-likelihood of a text."""
         return self._logits(tokens.gather(1, order), order, order, None)
 
     def _hiding(self, seen: Tensor) -> Tensor:
@@ -80,21 +77,23 @@ class OrderTransformer(nn.Module):
         return torch.zeros_like(seen, dtype=self.sink.dtype).masked_fill_(~seen, -torch.inf)[:, None]
 
     def _logits(self, content: Tensor, order: Tensor, position: Tensor, hidden: Tensor | None) -> Tensor:
-        rows, n = content.shape
-        sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
-        x = torch.cat([sink, self.token(content), blank], dim=1)
-        turn = self._turns(torch.cat([torch.zeros_like(order[:, :1]), order, position], dim=1))
+        n = content.shape[1]
+        x, turn = self._entered(content, order, position)
         for layer in self.layers:
             x = layer(x, turn, 1 + n, hidden)
         logits: Tensor = self.head(self.norm(x[:, 1 + n :]))
         return logits
 
-    def _turns(self, position: Tensor) -> Turn:
-        """Cosine and sine of each position's angles (r, tokens, 1, size / 2)."""
+    def _entered(self, content: Tensor, place: Tensor, position: Tensor) -> tuple[Tensor, Turn]:
+        """The sink, content at `place` and queries at `position`: what they start from (r, tokens, width), and cosine
+        and sine of their angles (r, tokens, 1, size / 2)."""
+        rows = len(content)
+        sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
+        x = torch.cat([sink, self.token(content), blank], dim=1)
         half = len(self.sink) // self.heads // 2
         speed = 1000.0 ** -(torch.arange(half, device=position.device) / half)
-        angle = position[..., None, None] * speed
-        return angle.cos().to(self.sink.dtype), angle.sin().to(self.sink.dtype)
+        angle = torch.cat([torch.zeros_like(place[:, :1]), place, position], dim=1)[..., None, None] * speed
+        return x, (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
 
 
 class Layer(nn.Module, abc.ABC):

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.networks.files import load
+from drawahead.networks.files import trained
 from drawahead.networks.order_transformer import OrderTransformer
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
-from drawahead.validate import as_device, floating, instance, number, whole, wholes
+from drawahead.validate import number, whole, wholes
 
 if TYPE_CHECKING:
     from drawahead.show import View
@@ -28,8 +28,7 @@ _PLAIN = dict(zip("\u2019\u2018\u201c\u201d\u2014\u2013\u2011\n\t", "''\"\"---  
 
 
 def to_tokens(text: str) -> Tensor:
-    """The tokens of a text (length,); typographic quotes and dashes become plain, what is not in the alphabet goes."""
-    instance("text", text, str, "a text")
+    """The tokens of a text (length,); typographic quotes and dashes become plain, other unknown letters go."""
     plain = (_TOKEN.get(_PLAIN.get(letter, letter)) for letter in text)
     return torch.tensor([token for token in plain if token is not None], dtype=torch.int64)
 
@@ -101,7 +100,7 @@ class TextModel(TokenOracle):
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
-        # Cells come sorted by row: lay them out as a table, with padding that asks nothing of interest.
+        # Cells come sorted by row: lay them out as a table, padded with queries whose answers are not used.
         count = torch.bincount(row, minlength=len(tokens))
         column = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
         shape = (len(tokens), int(count.max()))
@@ -120,10 +119,7 @@ def text(
     dtype: torch.dtype = torch.float32,
 ) -> TextModel:
     """The text model that comes with drawahead."""
-    device, dtype = as_device("device", device), floating("dtype", dtype)
-    network = OrderTransformer(len(ALPHABET))
-    network.load_state_dict(load("text"))
-    return TextModel(network.to(device, dtype).eval().requires_grad_(False), length, temperature)
+    return TextModel(trained(OrderTransformer(len(ALPHABET)), "text", device, dtype), length, temperature)
 
 
 def infilling(
@@ -134,7 +130,6 @@ def infilling(
     dtype: torch.dtype = torch.float32,
 ) -> TokenChain:
     """A chain that fills the blanks of a prompt, one character for each underscore: "My fellow ________, "."""
-    instance("prompt", prompt, str, "a text")
     letters = [_PLAIN.get(letter, letter) for letter in prompt]
     for i, letter in enumerate(letters):
         if letter not in _TOKEN and letter != BLANK:

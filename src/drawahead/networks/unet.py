@@ -72,7 +72,7 @@ class UNet(nn.Module):
 
 @final
 class _Block(nn.Module):
-    """Two convolutions that are told the time, and, if it `attends`, every pixel looking at every other."""
+    """Two convolutions, conditioned on the time; if it `attends`, attention among all pixels."""
 
     def __init__(self, wide_in: int, wide: int, embedded: int, groups: int, attends: bool) -> None:
         super().__init__()

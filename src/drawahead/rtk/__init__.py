@@ -2,7 +2,7 @@
 
 from drawahead.rtk.baselines import DPOM, DPUM, ProbabilityFlow, ReverseSDE
 from drawahead.rtk.chain import chain
-from drawahead.rtk.kernels.base import (
+from drawahead.rtk.kernels import (
     CentredStart,
     GaussianStart,
     Info,
@@ -13,13 +13,10 @@ from drawahead.rtk.kernels.base import (
     Start,
     State,
 )
-from drawahead.rtk.kernels.hmc import HMC
-from drawahead.rtk.kernels.mala import MALA, ProjectedMALA
-from drawahead.rtk.kernels.ula import ULA
-from drawahead.rtk.kernels.uld import ULD, ULDStep
+from drawahead.rtk.langevin import ULA, ULD, ULDStep
+from drawahead.rtk.metropolis import HMC, MALA, ProjectedMALA
 from drawahead.rtk.potentials import Difference, FunctionPotential, LineIntegral, Potential
-from drawahead.rtk.report import RTKReport
-from drawahead.rtk.sample import RTKResult, sample
+from drawahead.rtk.sample import RTKReport, RTKResult, sample
 from drawahead.rtk.scores import (
     ExactScore,
     LearnedScore,

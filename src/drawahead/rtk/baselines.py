@@ -1,15 +1,15 @@
 """What RTK is measured against: the reverse process itself in small steps, on the same interface.
 
-Each step has the score frozen at its start: the exponential integrator. The forward process dX = -X dt + sqrt(2) dB is
-reversed in law by an SDE and by an ODE. With the score s held fixed over a step of length h both are solved exactly:
+The forward process dX = -X dt + sqrt(2) dB is reversed in distribution by an SDE and by an ODE. With the score s held
+fixed over a step of length h (the exponential integrator) both are solved exactly:
 
     SDE  dY = (Y + 2 s) du + sqrt(2) dB   ->   y' = exp(h) y + 2 (exp(h) - 1) s + sqrt(exp(2 h) - 1) xi
     ODE  dY = (Y + s) du                  ->   y' = exp(h) y + (exp(h) - 1) s
 
 Predictor and corrector: the ODE to time t, then Langevin dynamics that leave p_t as it is. After Chen, Chewi, Lee, Li,
 Lu and Salim, "The probability flow ODE is provably fast" (NeurIPS 2023): the ODE loses nothing but its steps are off,
-and a corrector forgets the error before it grows. The corrector asks for p_t alone, where RTK asks for p(z | x'): the
-law of z given x' is not kept, only the law of z.
+and a corrector forgets the error before it grows. The corrector draws from p_t, where RTK draws from p(z | x'): the
+distribution of z is right, that of z given x' is not.
 """
 
 from __future__ import annotations
@@ -17,24 +17,18 @@ from __future__ import annotations
 import math
 from typing import final
 
-import torch
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import Info, Kernel, MarkovKernel, Noise
-from drawahead.rtk.kernels.ula import ULA
-from drawahead.rtk.kernels.uld import ULD
-from drawahead.rtk.potentials import Difference, Potential
-from drawahead.rtk.scores import ScoreOracle
-from drawahead.rtk.segments import RTKTarget
+from drawahead.rtk.kernels import Info, Kernel, MarkovKernel, Noise
+from drawahead.rtk.langevin import ULA, ULD
+from drawahead.rtk.segments import Marginal, RTKTarget
 from drawahead.values import dataclass
-
-__all__ = ["DPOM", "DPUM", "ProbabilityFlow", "ReverseSDE"]
 
 
 @final
 @dataclass(frozen=True)
 class ReverseSDE(Kernel):
-    """The reverse SDE, in `steps` equal steps a segment: one call of the score each."""
+    """The reverse SDE, in `steps` equal steps per segment: one call of the score each."""
 
     steps: int = 1
 
@@ -50,7 +44,7 @@ class ReverseSDE(Kernel):
 @final
 @dataclass(frozen=True)
 class ProbabilityFlow(Kernel):
-    """The probability-flow ODE, in `steps` equal steps a segment: one call of the score each, and no noise."""
+    """The probability-flow ODE, in `steps` equal steps per segment: one call of the score each, and no noise."""
 
     steps: int = 1
 
@@ -59,29 +53,6 @@ class ProbabilityFlow(Kernel):
         for s in range(self.steps):
             z = math.exp(h) * z + math.expm1(h) * target.score_at(z, target.time + target.eta - s * h)
         return z, Info.sure(z, self.steps)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Marginal(Potential):
-    """p_t itself, for all rows: what a corrector draws from."""
-
-    score: ScoreOracle
-    time: float
-
-    @property
-    def has_energy(self) -> bool:
-        return self.score.has_energy
-
-    def gradient(self, z: Tensor) -> Tensor:
-        return -self.score(z, self._times(z))
-
-    def energy_difference(self, old: Tensor, new: Tensor) -> Difference:
-        ratio = self.score.log_ratio(old, new, self._times(old))
-        return Difference(-ratio.value, ratio.error)
-
-    def _times(self, z: Tensor) -> Tensor:
-        return torch.full((len(z),), self.time, dtype=torch.float64, device=z.device)
 
 
 @final

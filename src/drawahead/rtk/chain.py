@@ -2,7 +2,7 @@
 
 The lanes are z, v and x'. A segment begins by a refresh: x' becomes the z of the segment before, z and v what the
 kernel starts from. Inside it the gradient of the reverse transition kernel is linear in z and x' but for the score, and
-the score is asked about in the form
+the score is written in the form
 
     score_t(z) = lambda_t (exp(-t) m - z),    lambda_t = 1 / (1 - exp(-2 t) + exp(-2 t) spread^2),
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -22,12 +23,12 @@ from torch import Tensor
 from drawahead.chains import StackedChain, StackedPlan
 from drawahead.errors import InputError
 from drawahead.oracles.denoisers import DenoisingTarget
-from drawahead.rtk.kernels.base import Kernel, PerSegment
-from drawahead.rtk.kernels.uld import ULD
-from drawahead.rtk.sample import as_oracle, shape_of
+from drawahead.rtk.kernels import PerSegment
+from drawahead.rtk.langevin import ULD
+from drawahead.rtk.sample import as_oracle, first_states, shape_of
 from drawahead.rtk.scores import Score, ScoreOracle
 from drawahead.rtk.segments import Segments
-from drawahead.validate import as_device, as_float64, number
+from drawahead.validate import as_device, number
 
 _Z, _V, _X = range(3)
 
@@ -44,10 +45,10 @@ def chain(
 ) -> StackedChain:
     """What `rtk.sample(score, kernel=kernel, segments=segments)` draws, as a chain of K S steps for `drawahead.sample`.
 
-    With `Sequential` the samples of a seed are those of `rtk.sample`, up to rounding; with any exact sampler their law
-    is. score, shape, start: as in `rtk.sample`. kernel: ULD, or `PerSegment` of ULDs with as many steps each. spread:
-    the standard deviation of the data, or of the parts it is made of; it moves rounds, not the law. One query of the
-    chain is one of the score.
+    With `Sequential` the samples of a seed are those of `rtk.sample`, up to rounding; with any exact sampler their
+    distribution is. score, shape, start: as in `rtk.sample`. kernel: ULD, or `PerSegment` of ULDs with as many steps
+    each. spread: the standard deviation of the data, or of the parts it is made of; it changes the number of rounds,
+    not the distribution. One query of the chain is one of the score.
     """
     oracle = as_oracle(score)
     shape = shape_of(oracle, shape)
@@ -65,19 +66,20 @@ def chain(
         return m.view(-1, *shape)
 
     plan = _plan(kernels, segments, spread)
-    first = None if start is None else _lanes(start, shape)
+    first = None
+    if start is not None:  # the first lane of three
+        states = first_states(start, shape)
+        first = torch.stack([states, *[torch.zeros_like(states)] * 2], dim=-len(shape) - 1)
     return StackedChain(centre, plan, shape, start=first, dtype=oracle.dtype, device=device)
 
 
-def _kernels(kernel: Kernel, segments: Segments) -> list[ULD]:
+def _kernels(kernel: ULD | PerSegment, segments: Segments) -> list[ULD]:
     """The kernel of each segment."""
-    if not isinstance(segments, Segments):
-        raise InputError(f"segments must be a Segments, not {type(segments).__name__}")
     pairs = zip(segments.times[1:], segments.lengths, strict=True)
     kernels = [kernel.choose(time, eta) if isinstance(kernel, PerSegment) else kernel for time, eta in pairs]
     if any(not isinstance(each, ULD) or each.steps != kernel.steps for each in kernels):
         raise InputError(f"kernel must be ULD, with the same number of steps in every segment, not {kernel!r}")
-    return [each for each in kernels if isinstance(each, ULD)]
+    return cast(list[ULD], kernels)
 
 
 def _pull(time: Tensor, spread: float) -> Tensor:
@@ -121,11 +123,3 @@ def _segment(kernel: ULD, time: float, eta: float, spread: float) -> tuple[Tenso
     keep = torch.tensor([[slope, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
     add = torch.tensor([[scale, 0.0], [0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
     return a, b, torch.nn.functional.pad(root, (0, 0, 0, 1)), keep, add
-
-
-def _lanes(start: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A given start (*shape) or (num_samples, *shape) as the first lane of three."""
-    given = as_float64("start", start, finite=True)
-    if given.shape[-len(shape) :] != shape or given.dim() - len(shape) not in (0, 1):
-        raise InputError(f"start must have shape {shape} or (num_samples, *{shape}), not {tuple(given.shape)}")
-    return torch.stack([given, *[torch.zeros_like(given)] * 2], dim=-len(shape) - 1)

@@ -1,4 +1,4 @@
-"""Smooth laws known by the gradient of their energy, and differences of energies along a line."""
+"""Smooth distributions known by the gradient of their energy, and differences of energies along a line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 @final
 @dataclass(frozen=True)
 class LineIntegral:
-    """Gauss-Legendre quadrature of <score, new - old> on the line from `old` to `new`: one call, `nodes` states a row.
+    """Gauss-Legendre quadrature of <score, new - old> along the line between states: a call of `nodes` states per row.
 
     It is exact where the score is a polynomial of degree 2 nodes - 1 along the line (one node is enough for a
     Gaussian). The error is estimated, without another call, by leaving out the node nearest to the middle: that rule is
@@ -59,12 +59,7 @@ class LineIntegral:
 
 
 class Potential(abc.ABC):
-    """A smooth law on R^d, exp(-g(z)) up to a constant; one such law for each row, or the same for all."""
-
-    @property
-    @abc.abstractmethod
-    def has_energy(self) -> bool:
-        """Whether `energy_difference` can answer."""
+    """A smooth distribution on R^d, exp(-g(z)) up to a constant; one for each row, or the same for all."""
 
     @abc.abstractmethod
     def gradient(self, z: Tensor) -> Tensor:
@@ -72,25 +67,21 @@ class Potential(abc.ABC):
 
     @abc.abstractmethod
     def energy_difference(self, old: Tensor, new: Tensor) -> Difference:
-        """g(new) - g(old) for states (rows, d), and how far off that may be."""
+        """g(new) - g(old) for states (rows, d), and how far off that may be; an InputError where it is not known."""
 
 
 @final
 class FunctionPotential(Potential):
-    """A law given by `gradient` (rows, d) -> (rows, d) and, if it is known, `energy` (rows, d) -> (rows,)."""
+    """A distribution by its `gradient` (rows, d) -> (rows, d) and, if it is known, `energy` (rows, d) -> (rows,)."""
 
     def __init__(self, gradient: Callable[[Tensor], Tensor], energy: Callable[[Tensor], Tensor] | None = None) -> None:
         self._gradient, self._energy = gradient, energy
-
-    @property
-    def has_energy(self) -> bool:
-        return self._energy is not None
 
     def gradient(self, z: Tensor) -> Tensor:
         return self._gradient(z)
 
     def energy_difference(self, old: Tensor, new: Tensor) -> Difference:
         if self._energy is None:
-            raise InputError("this potential has no energies: give energy= to FunctionPotential")
+            raise InputError("this kernel needs energy differences: give energy= to FunctionPotential")
         value = self._energy(new) - self._energy(old)
         return Difference(value, torch.zeros_like(value))

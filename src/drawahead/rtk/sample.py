@@ -1,10 +1,12 @@
-"""Diffusion inference with reverse transition kernels: segment by segment, each by a kernel."""
+"""Diffusion inference with reverse transition kernels, segment by segment, each by a kernel; and what it cost."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import asdict
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor
@@ -12,12 +14,66 @@ from torch import Tensor
 from drawahead.errors import InputError, SamplingError
 from drawahead.oracles.denoisers import DenoisingTarget
 from drawahead.randomness import Purpose, Stream, checked_seed
-from drawahead.rtk.kernels.base import Kernel, Noise
-from drawahead.rtk.report import CallTally, RTKReport
+from drawahead.rtk.kernels import Info, Kernel, Noise
 from drawahead.rtk.scores import Score, ScoreOracle, exact, learned
 from drawahead.rtk.segments import RTKTarget, Segments
 from drawahead.validate import as_device, as_float64, as_shape, whole
 from drawahead.values import dataclass
+
+
+@final
+@dataclass(frozen=True)
+class RTKReport:
+    """The cost of one run, counted by the score oracle."""
+
+    kernel: str
+    seed: int
+    num_samples: int
+    segments: int
+    steps: int
+    """Inner steps in each segment."""
+    calls: int
+    """Batched calls of the score for gradients, each of which waited for the one before."""
+    queries: int
+    """States in those calls, over all samples."""
+    energy_calls: int
+    """Batched calls for energy differences: of the log density, or of the score along a line. They are made beside the
+    gradient at the same state, and wait for nothing else."""
+    energy_queries: int
+    """States in those calls."""
+    acceptance: tuple[float, ...]
+    """The share of inner steps accepted, segment by segment; 1 for kernels that never reject."""
+    energy_error: float
+    """The mean estimated error of the energy difference of a step; 0 if they were exact, or none was needed."""
+    seconds: float
+
+    @property
+    def queries_per_sample(self) -> float:
+        """Gradients per sample."""
+        return self.queries / self.num_samples if self.num_samples else float("nan")
+
+    @property
+    def energy_queries_per_sample(self) -> float:
+        """States per sample in the calls for energy differences."""
+        return self.energy_queries / self.num_samples if self.num_samples else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings and lists, ready for json.dumps."""
+        return {**asdict(self), "acceptance": list(self.acceptance), "queries_per_sample": self.queries_per_sample}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.kernel}: {self.num_samples} samples, {self.segments} x {self.steps} steps, seed {self.seed}",
+            f"  score       {self.calls} calls, {self.queries_per_sample:.1f} queries per sample",
+        ]
+        if self.energy_calls:
+            lines.append(
+                f"  energies    {self.energy_calls} calls, {self.energy_queries_per_sample:.1f} queries per sample, "
+                f"mean error {self.energy_error:.2g}"
+            )
+            low, high = min(self.acceptance), max(self.acceptance)
+            lines.append(f"  acceptance  {low:.1%} to {high:.1%} of the steps of a segment")
+        return "\n".join([*lines, f"  seconds     {self.seconds:.3f}"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,44 +117,64 @@ def sample(
     shape = shape_of(oracle, shape)
     num_samples, seed = whole("num_samples", num_samples, 1), checked_seed(seed)
     batch = num_samples if max_batch_size is None else whole("max_batch_size", max_batch_size, 1)
-    if not isinstance(kernel, Kernel) or not isinstance(segments, Segments):
-        raise InputError("kernel must be a kernel such as ULD(...), and segments a Segments")
     device = as_device("device", device)
-    kernel.check(oracle.has_energy)
-    first = None if start is None else _start(start, shape, num_samples)
-    tally, parts = CallTally(oracle, kernel, segments, seed), []
+    first = None if start is None else first_states(start, shape, num_samples)
+    before, began = oracle.counts, time.perf_counter()
+    parts: list[Tensor] = []
+    infos: list[list[Info]] = []  # by batch and segment
+
+    def result() -> RTKResult:
+        samples = torch.cat([torch.empty(0, *shape, dtype=oracle.dtype, device=device), *parts])
+        calls, queries, energy_calls, energy_queries = (
+            now - then for now, then in zip(oracle.counts, before, strict=True)
+        )
+        acceptance, energy_error = _acceptance(infos, len(segments))
+        report = RTKReport(
+            kernel=type(kernel).__name__,
+            seed=seed,
+            num_samples=len(samples),
+            segments=len(segments),
+            steps=kernel.steps,
+            calls=calls,
+            queries=queries,
+            energy_calls=energy_calls,
+            energy_queries=energy_queries,
+            acceptance=acceptance,
+            energy_error=energy_error,
+            seconds=time.perf_counter() - began,
+        )
+        return RTKResult(samples, report)
+
     try:
         with torch.no_grad():
             for lo in range(0, num_samples, batch):
-                numbers = torch.arange(lo, min(lo + batch, num_samples), device=device)
+                stream = Stream.of_samples(seed, torch.arange(lo, min(lo + batch, num_samples), device=device))
                 x = None if first is None else first[lo : lo + batch].to(device)
-                parts.append(_drawn(oracle, kernel, segments, Stream.of_samples(seed, numbers), x, shape, tally))
-                tally.done += len(numbers)
+                if x is None:
+                    x = stream.normal(Purpose.START, torch.zeros_like(stream.keys[:, 0]), size=math.prod(shape))
+                info = []
+                for k, eta in enumerate(segments.lengths):
+                    target = RTKTarget(oracle, segments.times[k + 1], eta, x)
+                    x, done = kernel.draw(target, Noise(stream, k * kernel.steps))
+                    info.append(done)
+                parts.append(x.view(-1, *shape).to(oracle.dtype))
+                infos.append(info)
     except Exception as error:
-        done = torch.cat(parts) if parts else torch.empty(0, *shape, dtype=oracle.dtype)
-        result = RTKResult(done, tally.report())
-        message = f"sampling stopped with {len(done)} of {num_samples} samples finished (they are in .result): {error}"
-        raise SamplingError(message, cast(Any, result)) from error
-    return RTKResult(torch.cat(parts), tally.report())
+        finished = f"{sum(map(len, parts))} of {num_samples} samples finished (they are in .result)"
+        raise SamplingError(f"sampling stopped with {finished}: {error}", cast(Any, result())) from error
+    return result()
 
 
-def _drawn(
-    oracle: ScoreOracle,
-    kernel: Kernel,
-    segments: Segments,
-    stream: Stream,
-    x: Tensor | None,
-    shape: tuple[int, ...],
-    tally: CallTally,
-) -> Tensor:
-    """One batch, from the first time to the last: (rows, *shape)."""
-    if x is None:
-        x = stream.normal(Purpose.START, torch.zeros_like(stream.keys[:, 0]), size=math.prod(shape))
-    for k, eta in enumerate(segments.lengths):
-        target = RTKTarget(oracle, segments.times[k + 1], eta, x)
-        x, info = kernel.draw(target, Noise(stream, k * kernel.steps))
-        tally.add(k, info)
-    return x.view(-1, *shape).to(oracle.dtype)
+def _acceptance(infos: list[list[Info]], segments: int) -> tuple[tuple[float, ...], float]:
+    """The share of steps accepted in each segment, and the mean error of an energy difference."""
+    accepted, steps, error = [0] * segments, [0] * segments, 0.0
+    for batch in infos:
+        for k, info in enumerate(batch):
+            accepted[k] += int(info.accepted.sum())
+            steps[k] += info.steps * len(info.accepted)
+            error += float(info.energy_error.sum())
+    shares = tuple(a / s if s else float("nan") for a, s in zip(accepted, steps, strict=True))
+    return shares, error / max(1, sum(steps))
 
 
 def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
@@ -109,7 +185,7 @@ def as_oracle(score: ScoreOracle | DenoisingTarget | Score) -> ScoreOracle:
 
 
 def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...]:
-    """The shape of one sample: the oracle's, or the one given where it has none."""
+    """The shape of one sample: the oracle's, or else the argument."""
     wanted = None if shape is None else as_shape("shape", shape)
     if wanted is not None and oracle.shape is not None and wanted != oracle.shape:
         raise InputError(f"shape is {wanted}, but the score answers about states of shape {oracle.shape}")
@@ -119,13 +195,13 @@ def shape_of(oracle: ScoreOracle, shape: Sequence[int] | None) -> tuple[int, ...
             "shape= must give the sizes of one sample, one or more positive numbers: the score does not say"
         )
     if oracle.shape is None and len(single) > 1:
-        raise InputError(f"a score of states of shape {single} must know it: give learned(network, shape={single})")
+        raise InputError(f"a score of states of shape {single} must know it: write learned(network, shape={single})")
     return single
 
 
-def _start(start: Tensor, shape: tuple[int, ...], num_samples: int) -> Tensor:
-    """The given first states, flat: (num_samples, d)."""
-    wanted = as_float64("start", start, finite=True)
-    if wanted.shape not in (shape, (num_samples, *shape)):
-        raise InputError(f"start must have shape {shape} or {(num_samples, *shape)}, not {tuple(wanted.shape)}")
-    return wanted.expand(num_samples, *shape).flatten(1)
+def first_states(start: Tensor, shape: tuple[int, ...], num_samples: int | None = None) -> Tensor:
+    """The states at the first time, (*shape) or (num_samples, *shape); flat where the number is known."""
+    states = as_float64("start", start, finite=True)
+    if states.shape != shape and (states.shape[1:] != shape or num_samples not in (None, len(states))):
+        raise InputError(f"start must have shape {shape} or (num_samples, *{shape}), not {tuple(states.shape)}")
+    return states if num_samples is None else states.expand(num_samples, *shape).flatten(1)

@@ -1,4 +1,4 @@
-"""The segments of the reverse process, and the law of each: the reverse transition kernel.
+"""The segments of the reverse process, and the distribution of each: the reverse transition kernel.
 
 Given the state x' at time t + eta, the state z at time t has the density, up to a constant,
 
@@ -10,6 +10,7 @@ has a curvature between L and 3 L: easy for a Markov chain.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import final
 
@@ -19,8 +20,8 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
-from drawahead.schedules.base import falls
-from drawahead.validate import as_float64, number, whole
+from drawahead.schedules.base import levels
+from drawahead.validate import number, whole
 from drawahead.values import dataclass
 
 MOST = 10_000_000
@@ -34,10 +35,10 @@ def longest(smoothness: float) -> float:
 
 def positive(name: str, value: float) -> float:
     """`value` as a number above 0 whose square is a number, too, or an InputError that names it."""
-    given = number(name, value, above=0)
-    if not 1e-100 <= given <= 1e100:
-        raise InputError(f"{name} is too large or too small to work with: {given}")
-    return given
+    result = number(name, value, above=0)
+    if not 1e-100 <= result <= 1e100:
+        raise InputError(f"{name} is too large or too small to work with: {result}")
+    return result
 
 
 @final
@@ -48,12 +49,7 @@ class Segments:
     times: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        times = as_float64("times", self.times)
-        if times.dim() != 1:
-            raise InputError(f"times must be at least two numbers, not of shape {tuple(times.shape)}")
-        object.__setattr__(self, "times", tuple(times.tolist()))
-        if len(self.times) < 2 or not falls(self.times) or not self.times[-1] >= 0 or not self.times[0] < math.inf:
-            raise InputError("times must be at least two numbers that fall strictly, none below 0")
+        object.__setattr__(self, "times", levels("times", self.times))
 
     @staticmethod
     def even(first: float, count: int, last: float = 0.0) -> Segments:
@@ -67,7 +63,7 @@ class Segments:
     def from_smoothness(smoothness: float, first: float = 5.0, last: float = 0.0) -> Segments:
         """The fewest equal segments no longer than log(1 + 1/(2 L)) / 2, for L-smooth energies."""
         length = positive("first", first) - number("last", last)
-        return Segments.even(first, max(1, _counted(length / longest(smoothness) - 1e-9)), last)
+        return Segments.even(first, _rounded_up(length / longest(smoothness) - 1e-9), last)
 
     @staticmethod
     def from_theory(smoothness: float, d: int, eps: float, gradient_at_zero: float = 0.0) -> Segments:
@@ -78,8 +74,7 @@ class Segments:
         smooth, d, eps = positive("smoothness", smoothness), whole("d", d, 1), positive("eps", eps)
         slope = number("gradient_at_zero", gradient_at_zero)
         slope = positive("gradient_at_zero", abs(slope)) if slope else 0.0
-        log = math.log(((1 + smooth**2) * d + slope**2) / eps**2)
-        count = max(1, _counted(4 * smooth * log))
+        count = _rounded_up(4 * smooth * math.log(((1 + smooth**2) * d + slope**2) / eps**2))
         return Segments.even(count * longest(smooth), count)
 
     def __len__(self) -> int:
@@ -88,26 +83,46 @@ class Segments:
     @property
     def lengths(self) -> tuple[float, ...]:
         """eta of each segment."""
-        return tuple(-float(step) for step in torch.tensor(self.times, dtype=torch.float64).diff())
+        return tuple(start - end for start, end in itertools.pairwise(self.times))
 
 
-def _counted(segments: float) -> int:
-    """Rounded up; more than anybody has time for are refused."""
+def _rounded_up(segments: float) -> int:
+    """At least 1; more than anybody has time for are refused."""
     if not segments <= MOST:
         raise InputError(f"that asks for {segments:.3g} segments, more than {MOST:,}: is the smoothness right?")
-    return math.ceil(segments)
+    return max(1, math.ceil(segments))
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class RTKTarget(Potential):
-    """The reverse transition kernel of one segment, for a batch of rows with an x' each."""
+class Marginal(Potential):
+    """p_t itself, the same for all rows."""
 
     score: ScoreOracle
     time: float
     """t, where the segment ends."""
+
+    def gradient(self, z: Tensor) -> Tensor:
+        return -self.score_at(z, self.time)
+
+    def energy_difference(self, old: Tensor, new: Tensor) -> Difference:
+        ratio = self.score.log_ratio(old, new, self._times(old, self.time))
+        return Difference(-ratio.value, ratio.error)
+
+    def score_at(self, z: Tensor, time: float) -> Tensor:
+        """grad log p at `time`, which may be another than the end: (rows, d)."""
+        return self.score(z, self._times(z, time))
+
+    def _times(self, z: Tensor, time: float) -> Tensor:
+        return torch.full((len(z),), time, dtype=torch.float64, device=z.device)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RTKTarget(Marginal):
+    """The reverse transition kernel of one segment, for a batch of rows with an x' each."""
+
     eta: float
-    """Its length: x' is a state at time t + eta."""
+    """The length of the segment: x' is a state at time t + eta."""
     x_prime: Tensor  # (rows, d) float64
 
     @property
@@ -120,22 +135,11 @@ class RTKTarget(Potential):
         """Of the quadratic term: exp(eta) x' (rows, d)."""
         return math.exp(self.eta) * self.x_prime
 
-    def score_at(self, z: Tensor, time: float) -> Tensor:
-        """grad log p at another time, such as t + eta: (rows, d)."""
-        return self.score(z, self._times(z, time))
-
-    @property
-    def has_energy(self) -> bool:
-        return self.score.has_energy
-
     def gradient(self, z: Tensor) -> Tensor:
-        return self.curvature * (z - self.centre) - self.score(z, self._times(z, self.time))
+        return self.curvature * (z - self.centre) + super().gradient(z)
 
     def energy_difference(self, old: Tensor, new: Tensor) -> Difference:
-        ratio = self.score.log_ratio(old, new, self._times(old, self.time))
+        of_time = super().energy_difference(old, new)
         # |new - c|^2 - |old - c|^2 without the squares of large numbers
         quadratic = self.curvature * ((new - old) * ((new + old) / 2 - self.centre)).sum(1)
-        return Difference(quadratic - ratio.value, ratio.error)
-
-    def _times(self, z: Tensor, time: float) -> Tensor:
-        return torch.full((len(z),), time, dtype=torch.float64, device=z.device)
+        return Difference(quadratic + of_time.value, of_time.error)

@@ -12,12 +12,11 @@ if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
     from drawahead.targets.dense import DenseLogistic
     from drawahead.targets.hard import HardCode
-    from drawahead.targets.ising import Ising
+    from drawahead.targets.ising import Ising, TreeIsing
     from drawahead.targets.markov import MarkovChain
     from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
-    from drawahead.targets.registry import CHAINS, TARGETS, NamedChain, NamedTarget, named
+    from drawahead.targets.registry import CHAINS, TARGETS, NamedTarget, named
     from drawahead.targets.table import Table
-    from drawahead.targets.trees import TreeIsing
 
 __all__ = [
     "CHAINS",
@@ -33,7 +32,6 @@ __all__ = [
     "Ising",
     "MarkovChain",
     "MixtureOfProducts",
-    "NamedChain",
     "NamedTarget",
     "Pairs",
     "PlanarMatching",

@@ -1,4 +1,4 @@
-"""Laws on vectors whose denoiser is known exactly."""
+"""Distributions of vectors whose denoiser is known exactly."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Hypercube(DenoisingTarget):
 
 @final
 class DataSet(DenoisingTarget):
-    """Uniform on the rows of `points` (p, *shape): the empirical law of real data.
+    """Uniform on the rows of `points` (p, *shape): the empirical distribution of real data.
 
     Its conditional mean is a softmax-weighted mean of the points, worked out in chunks of `chunk` points, so that
     60,000 images fit.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from drawahead.oracles.cells import Stretch, running, stretches
+from drawahead.oracles.cells import running, stretches
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
 from drawahead.validate import number, whole
@@ -21,7 +21,7 @@ class DenseLogistic(TokenOracle):
 
     J has standard normal entries and a zero diagonal, as in the Sherrington-Kirkpatrick model (1975). It stands
     for a learned masked model: every token matters a little to every other, and the conditionals are *not* those
-    of any one joint law. "Exact" therefore means the chain-rule law along the drawn order.
+    of any one joint distribution. "Exact" therefore means the chain rule along the order that is drawn.
     """
 
     one_pass = True
@@ -38,8 +38,6 @@ class DenseLogistic(TokenOracle):
 
     def rows_at(self, tokens: Tensor, context: Tensor, position: Tensor) -> Tensor:
         spins = _spins(tokens)
-        if len(position) > 4 * len(tokens):  # a matrix product over all positions beats a dot product per cell
-            return _law((spins @ self.weights)[context, position])
         return _law(torch.einsum("pj,pj->p", spins[context], self.weights[position]))
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
@@ -47,26 +45,10 @@ class DenseLogistic(TokenOracle):
         for part in stretches(tokens, rank, row, prefix, position):
             base = _spins(part.base) @ self.weights  # (r, n)
             drawn = _spins(part.drawn)
-            depth = torch.zeros_like(part.asked).index_put_((part.row, part.slot), part.depth)
-            if bool((depth[part.row, part.slot] == part.depth).all()):
-                more = self._once(part, depth, drawn)[part.row, part.slot]
-            else:
-                gained = self.weights[part.asked[:, :, None], part.window[:, None, :]]  # (r, k, w)
-                more = running(gained.mul_(drawn[:, None, :]))[part.row, part.slot, part.depth]
+            gained = self.weights[part.asked[:, :, None], part.window[:, None, :]]  # (r, k, w)
+            more = running(gained.mul_(drawn[:, None, :]))[part.row, part.slot, part.depth]
             field[part.cells] = base[part.row, position[part.cells]] + more
         return _law(field)
-
-    def _once(self, part: Stretch, depth: Tensor, drawn: Tensor) -> Tensor:
-        """What the window adds to each asked position's field when each is asked at one depth only (r, k)."""
-        more = torch.zeros(part.asked.shape, dtype=torch.float64)
-        step = 32
-        for low in range(0, part.window.shape[1], step):  # early positions see only early columns: skip the rest
-            first = int((depth <= low).long().cumprod(1).sum(1).min())
-            columns = part.window[:, low : low + step]
-            gained = self.weights[part.asked[:, first:, None], columns[:, None, :]]
-            gained.masked_fill_(torch.arange(low, low + columns.shape[1]) >= depth[:, first:, None], 0)
-            more[:, first:] += torch.bmm(gained, drawn[:, low : low + step, None])[..., 0]
-        return more
 
 
 def _spins(tokens: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A law that is meant to take many rounds."""
+"""A distribution that is meant to take many rounds."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class HardCode(TokenOracle):
 
     `sizes` and `thresholds` (the k, 1 <= k <= size) set the blocks explicitly, for small instances.
 
-    What is probable given something impossible, as in a wrong guess, is for the oracle to say. A block whose known
-    values are no codeword is decoded from k of them: the first in the code, or with `in_order` the first in the order
-    in which they were drawn. The law is the same.
+    After something impossible, as in a wrong guess, any answer is right. A block whose known values are no codeword is
+    decoded from k of them: the first in the code, or with `in_order` the first in the order of the path. The
+    distribution is the same.
     """
 
     formula = True
@@ -72,7 +72,7 @@ class HardCode(TokenOracle):
         self.log_gap = log[(point[:, None] - point) % p].double()  # (s, s) log of t - j; 0 for t = j
         self.inverse_gap = self.power[(-log[(point[:, None] - point) % p]) % (p - 1)].double().fill_diagonal_(0)
         self.row_of_value = point_rows(p)
-        # Through `rows_at`; the answer's own q numbers a cell come on top.
+        # Through `rows_at`; the q numbers of the answer per cell come on top.
         self.bytes_per_query = 8 * 6 * n
 
     def rows(self, tokens: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Markov chains, asked in any order."""
+"""Markov chains, in any order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _stationary(step: Tensor) -> Tensor:
         reaches = (reaches @ reaches > 0).double()
     recurrent = (reaches <= reaches.T).all(1)
     if not reaches[recurrent][:, recurrent].all():
-        raise InputError("transition has more than one stationary law; give the law of the first token as initial")
+        raise InputError("transition has more than one stationary distribution: pass the first token's as initial")
     inner = step[recurrent][:, recurrent]
     # Replace one balance equation, redundant in an irreducible chain, by sum(pi) = 1.
     balance = (inner - torch.eye(len(inner), dtype=torch.float64)).T

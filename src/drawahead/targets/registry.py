@@ -13,24 +13,23 @@ from drawahead.schedules import DDPM
 from drawahead.targets.denoising import DataSet, GaussianMixture, GaussianTarget, Hypercube
 from drawahead.targets.dense import DenseLogistic
 from drawahead.targets.hard import HardCode
-from drawahead.targets.ising import Ising
+from drawahead.targets.ising import Ising, TreeIsing
 from drawahead.targets.markov import MarkovChain
 from drawahead.targets.products import MixtureOfProducts, Pairs, PolyaUrns, Product
 from drawahead.targets.table import Table
-from drawahead.targets.trees import TreeIsing
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 from drawahead.values import dataclass
 from drawahead.words import pick
 
 
 @dataclass(frozen=True)
 class NamedTarget:
-    """A target that only needs a size."""
+    """A target, or a diffusion, that only needs a size."""
 
     name: str
     summary: str
     default_size: int
-    make: Callable[[int], TokenOracle]
+    make: Callable[[int], TokenOracle | GaussianChain]
     scalable: bool = True
     """Whether benchmarks may ask for thousands of positions."""
 
@@ -57,16 +56,6 @@ TARGETS: dict[str, NamedTarget] = {
 """Distributions of tokens."""
 
 
-@dataclass(frozen=True)
-class NamedChain:
-    """A diffusion that only needs a size."""
-
-    name: str
-    summary: str
-    default_size: int
-    make: Callable[[int], GaussianChain]
-
-
 def _gaussian(d: int) -> GaussianChain:
     return GaussianChain(GaussianTarget(variances=torch.logspace(-2, 0, d, dtype=torch.float64)))
 
@@ -77,15 +66,17 @@ def _digits(size: int) -> GaussianChain:
     return GaussianChain(DataSet.digits(), DDPM())
 
 
-CHAINS: dict[str, NamedChain] = {
+CHAINS: dict[str, NamedTarget] = {
     chain.name: chain
     for chain in (
-        NamedChain("hypercube", "uniform on {-1, +1}^size, plus noise 0.01", 64, lambda d: GaussianChain(Hypercube(d))),
-        NamedChain(
+        NamedTarget(
+            "hypercube", "uniform on {-1, +1}^size, plus noise 0.01", 64, lambda d: GaussianChain(Hypercube(d))
+        ),
+        NamedTarget(
             "modes", "mixture of 20 Gaussians, plus noise 0.01", 64, lambda d: GaussianChain(GaussianMixture.random(d))
         ),
-        NamedChain("gaussian", "Gaussian, variances 0.01 to 1, plus noise 0.01", 64, _gaussian),
-        NamedChain("digits", "scikit-learn's 8x8 digits, their exact denoiser, 1000 steps", 8, _digits),
+        NamedTarget("gaussian", "Gaussian, variances 0.01 to 1, plus noise 0.01", 64, _gaussian),
+        NamedTarget("digits", "scikit-learn's 8x8 digits, their exact denoiser, 1000 steps", 8, _digits),
     )
 }
 """Diffusions on targets whose denoiser is known exactly."""
@@ -93,10 +84,5 @@ CHAINS: dict[str, NamedChain] = {
 
 def named(name: str, size: int | None = None) -> TokenOracle | GaussianChain:
     """The target called `name`; `size` is its number of positions, except that a grid or an image counts its side."""
-    if size is not None:
-        size = whole("size", size, 1)
-    if not isinstance(name, str):
-        raise InputError(f"name must be that of a target, not {short(name)}")
-    known: dict[str, NamedTarget | NamedChain] = {**TARGETS, **CHAINS}
-    target = pick("target", name, known)
-    return target.make(target.default_size if size is None else size)
+    target = pick("target", name, {**TARGETS, **CHAINS})
+    return target.make(target.default_size if size is None else whole("size", size, 1))

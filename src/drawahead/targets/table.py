@@ -1,4 +1,4 @@
-"""Any law small enough to be written down."""
+"""Any distribution small enough to be written down."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table(TokenOracle):
 
     @classmethod
     def random(cls, n: int, q: int = 2, seed: int = 0) -> Table:
-        """A joint law drawn uniformly from the simplex."""
+        """A joint distribution drawn uniformly from the simplex."""
         n, q = whole("n", n, 1), whole("q", q, 1)
         _check_atoms(n, q)
         return cls(random_laws((q**n,), seeded(seed)).view((q,) * n))

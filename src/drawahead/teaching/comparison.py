@@ -1,10 +1,12 @@
-"""Every sampler on one target: what each costs, and whether all draw from the same law."""
+"""Every sampler on one target: what each costs, and whether all have the same distribution."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 from rich.table import Table
 from rich.text import Text
@@ -13,14 +15,14 @@ from torch import Tensor
 from drawahead.chains import Chain
 from drawahead.executors import Local
 from drawahead.report import Report
+from drawahead.rounds.run import Stop
 from drawahead.sample import Result, sample
 from drawahead.samplers import SAMPLERS, Recursive, Sequential, named
 from drawahead.show.terminal import titled, yes_or_no
-from drawahead.teaching.budget import TimeLimit
 from drawahead.verification.statistics import same_law
 
 Watch = Callable[[str, int], Callable[[Report], None] | None]
-"""What shows a call of `sample`, by its label and its number of samples: it gives the call's `on_round`."""
+"""Shows a call of `sample`, by its label and its number of samples: returns the `on_round` of the call."""
 DOUBT = 1e-3
 """A p-value below this is called a difference. Five checks then raise a false alarm once in 200 runs."""
 
@@ -34,6 +36,24 @@ _LEGEND = (
 )
 
 
+@final
+class TimeLimit(Stop):
+    """Stops `sample` between rounds so many seconds after its first check, so at least one round is made.
+
+    Samples that finish early are not typical: no distribution should be tested on an incomplete result. `clock` returns
+    seconds; real time by default.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock, self._end = seconds, clock, math.inf
+
+    def is_set(self) -> bool:
+        if self._end == math.inf:
+            self._end = self._clock() + self._seconds
+            return False
+        return self._clock() > self._end
+
+
 @dataclass(frozen=True)
 class Measured:
     """One sampler's line of the comparison."""
@@ -44,12 +64,12 @@ class Measured:
     seconds_ratio: float | None = None
     """Seconds over those of the sequential sampler for as many samples, in the same run."""
     p_value: float | None = None
-    """Of the test that these samples and independent sequential ones have the same law."""
+    """Of the test that these samples and independent sequential ones have the same distribution."""
     note: str = ""
 
     @property
     def verdict(self) -> str:
-        """The law check in a word."""
+        """The check of the distribution in a word."""
         if self.p_value is None:
             return "skipped" if self.report is None else "stopped"
         return "agrees" if self.p_value >= DOUBT else "DIFFERS"
@@ -87,7 +107,9 @@ def rows_of(
     for name in [*SAMPLERS, *(["separated"] if apart else [])]:
         if not chain.foresees and named(name).foresight:
             yield Measured(
-                name, None, note="skipped: it needs laws of later steps, which left-to-right models cannot give"
+                name,
+                None,
+                note="skipped: it needs the distributions of later steps, which left-to-right models do not have",
             )
         elif name != "recursive":
             on_round = watch(name, num_samples)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 
-from drawahead.errors import InputError
+import torch
+
+from drawahead.chains import TokenChain
 from drawahead.randomness import checked_seed
+from drawahead.report import Report
+from drawahead.runner import Runner
+from drawahead.sample import Result
 from drawahead.show.pages.document import part, still, write
 from drawahead.show.pictures import Tiles
-from drawahead.targets import PlanarMatching
-from drawahead.teaching.runners import STEPS, runner_section
-from drawahead.teaching.walks import BOARD, LENGTH, LETTERS, NAMES, Segment, Walk, walk
+from drawahead.targets import MarkovChain, PlanarMatching
+from drawahead.teaching.walks import BOARD, LENGTH, LETTERS, NAMES, STICKY, Segment, Walk, walk
 from drawahead.teaching.windows import OPEN, windows
-from drawahead.validate import short
 from drawahead.words import counted, pick
 
 SEED = 4
 """The default seed: one with which every sampler has something to correct."""
-_CHOSEN = "This seed was picked from several, because every sampler has something to correct in it. "
-
-
+STEPS = 64
+"""Of the runner's sequence: long enough that speculation may pay, so that a sampler is to be chosen."""
+CALLS = (4, 4, 2)
+"""How many samples each call of the runner draws."""
 TOPICS = (*NAMES, "runner")
 """What the page can be about."""
 
@@ -32,14 +38,14 @@ def explain(samplers: Sequence[str] | None = None, path: str | Path | None = Non
     """Write the page about these samplers to `path`, if there is one, and return it.
 
     samplers: names of samplers, "left-to-right" (a model that answers only about the next token) or "runner" (what is
-        held between calls); None for all of them.
+        held between calls); all of them by default.
 
     All draw the same small sequence; only `separated` draws a domino tiling, and the runner a longer sequence.
     """
-    if samplers is not None and (isinstance(samplers, str) or not isinstance(samplers, Sequence) or not samplers):
-        raise InputError(f"samplers must be a list of names such as {list(TOPICS[:2])}, not {short(samplers)}")
     seed = checked_seed(seed)
-    topics = [_topic(name) for name in (TOPICS if samplers is None else samplers)]
+    topics = [
+        pick("topic", name, {each: each for each in TOPICS}) for name in (TOPICS if samplers is None else samplers)
+    ]
     walks = {name: walk(name, seed) for name in topics if name in NAMES}
     page = still(
         part("explain.html", "drawahead.teaching"),
@@ -48,7 +54,7 @@ def explain(samplers: Sequence[str] | None = None, path: str | Path | None = Non
         steps=str(LENGTH),
         model=_model(list(walks.values())),
         contents=_contents(list(walks.values()), topics),
-        sections="\n".join(_section(walks[name]) if name in walks else runner_section(seed) for name in topics),
+        sections="\n".join(_section(walks[name]) if name in walks else _runner(calls(seed)) for name in topics),
         about=_about(seed),
     )
     if path is not None:
@@ -56,57 +62,44 @@ def explain(samplers: Sequence[str] | None = None, path: str | Path | None = Non
     return page
 
 
-def _topic(name: str) -> str:
-    if not isinstance(name, str):
-        raise InputError(f"a topic to explain must be a name such as {TOPICS[0]!r}, not {short(name)}")
-    return pick("topic", name, {each: each for each in TOPICS})
+def _prose(name: str, **fields: object) -> str:
+    """One of the texts of the page, with these fields put in."""
+    texts = re.split(r"<!-- (.+) -->", part("prose.html", "drawahead.teaching"))
+    return Template(" ".join(texts[texts.index(name) + 1].split())).substitute(fields)
 
 
 def _model(walks: Sequence[Walk]) -> str:
-    letters = f"{LENGTH} letters {', '.join(LETTERS[:-1])} or {LETTERS[-1]} in a row, in which a letter is followed by "
-    letters = f"Drawn here: {letters}the same one with probability 0.7."
+    letters = f"{', '.join(LETTERS[:-1])} or {LETTERS[-1]}"
     if not walks:
-        return letters.replace(str(LENGTH), str(STEPS), 1)
+        return _prose("letters", steps=STEPS, letters=letters)
     if all(each.settled is not None for each in walks):
-        return f"Drawn here: a domino tiling of a {BOARD} &times; {BOARD} board."
+        return _prose("board", side=BOARD)
     in_order = all(each.name == "left-to-right" for each in walks)
-    return (
-        f"{letters} Positions are drawn {'from left to right' if in_order else 'in a random order'}: the small number "
-        "under a letter is the step that draws it. Bars show the distribution of one step: that of the <b>draft</b> in "
-        "grey, that of the model, the <b>target</b>, in green. A triangle marks the letter that was drawn."
-    )
+    bars = _prose("bars", how="from left to right" if in_order else "in a random order")
+    return f"{_prose('letters', steps=LENGTH, letters=letters)} {bars}"
 
 
 def _contents(walks: Sequence[Walk], topics: Sequence[str]) -> str:
     if len(topics) < 2:
         return ""
-    rows = "".join(
-        f'<tr><th scope=row><a href="#{each.name}">{each.name}</a></th><td>{each.report.rounds}</td>'
-        f"<td>{each.report.queries}</td><td>{_drafts(each)}</td>"
-        f"<td>{'yes' if each.sampler.guarantee.exact else 'no'}</td></tr>"
-        for each in walks
-    )
+    rows = ""
+    for each in walks:
+        report = each.report
+        drafts = f"{report.accepted} of {report.drafted}" if report.drafted else "none"
+        values = (report.rounds, report.queries, drafts, "yes" if each.sampler.guarantee.exact else "no")
+        cells = "".join(f"<td>{value}</td>" for value in values)
+        rows += f'<tr><th scope=row><a href="#{each.name}">{each.name}</a></th>{cells}</tr>'
     heads = "".join(f"<th scope=col>{name}</th>" for name in ("sampler", "rounds", "queries", "drafts kept", "exact"))
     table = f'<div class="decisions"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
     link = '<p>Then: <a href="#runner">what a runner holds</a> from one call to the next.</p>'
     return table + (link if "runner" in topics else "")
 
 
-def _drafts(each: Walk) -> str:
-    return f"{each.report.accepted} of {each.report.drafted}" if each.report.drafted else "none"
-
-
 def _about(seed: int) -> str:
     import drawahead
 
-    return (
-        f"The runs were made when this page was, by <code>drawahead.sample(..., seed={seed})</code> of drawahead "
-        f"{escape(drawahead.__version__)}, and written down by a copy of each sampler at the moment of its decisions. "
-        f"{_CHOSEN if seed == SEED else ''}<code>drawahead explain --seed N</code> shows another run. One run of "
-        "so few steps says nothing about which sampler is quicker. Methods: speculative sampling (arXiv 2211.17192), "
-        "block verification (arXiv 2403.10444), parallel sampling via autospeculation (arXiv 2511.07869), parallel "
-        "sampling via counting (STOC 2024), parallel sampling of diffusion models (arXiv 2305.16317)."
-    )
+    chosen = f"{_prose('chosen')} " if seed == SEED else ""
+    return _prose("about", seed=seed, version=escape(drawahead.__version__), chosen=chosen)
 
 
 def _section(each: Walk) -> str:
@@ -119,43 +112,8 @@ def _section(each: Walk) -> str:
     body = _BODIES[each.name](each)
     return (
         f'<section id="{each.name}"><h2>{each.name.capitalize()}<small>{escape(promise)}</small></h2>'
-        f"<p>{_IDEAS[each.name]}</p><p>{cost}</p>{body}</section>"
+        f"<p>{_prose(each.name)}</p><p>{cost}</p>{body}</section>"
     )
-
-
-_IDEAS = {
-    "sequential": "One step per round: ask the model about the next step, draw it, go on. Nothing is drafted.",
-    "stepwise": "<b>Draft</b> four steps from the last answer, as if none of them depended on the others. "
-    "<b>Verify</b>: ask for the distribution of each, given the drafted steps before it. <b>Keep</b> a drafted value "
-    "with probability min(1, target / draft), until one is not kept. <b>Correct</b> that one: draw it from what the "
-    "target has more than the draft, (target &minus; draft)&#8330;, scaled to sum to one. If all are kept, the step "
-    "after them is drawn outright.",
-    "block": "As stepwise, but the drafted steps are judged together. A weight p runs along them: p becomes "
-    "min(1, p &middot; target / draft), so a lucky step makes up for an unlucky one, and more are kept. Each stretch "
-    "passes if its u is below its h, which is made so that the whole comes out right. <b>Keep</b> the longest that "
-    "passes. <b>Correct</b> the step after it: draw it from (p &middot; target &minus; draft)&#8330;.",
-    "recursive": "The algorithm of &ldquo;Parallel sampling via autospeculation&rdquo;. <b>Draft</b> the whole segment "
-    "from one answer, with probability &nu;; <b>verify</b> it in one round, which tells its true probability &mu;; "
-    "<b>keep</b> all of it with probability min(1, &mu; / &nu;). Otherwise <b>correct</b> all of it: draw candidates "
-    "from the true distribution, each in two halves by the same recursion, and take the first that is accepted, with "
-    "probability max(0, 1 &minus; &nu; / &mu;).",
-    "coupled": "The noise of every step is fixed once. <b>Draft</b>: a step's newest answer and its noise give a "
-    "guess. <b>Verify</b>: the distribution given the guesses before it, with the same noise, gives a value. "
-    "<b>Keep</b> the leading steps at which both agree. The first that does not is <b>corrected</b> by its value, "
-    "and all later guesses are drawn again, from the new answers and the old noise.",
-    "picard": "As coupled, but a step counts as kept when draft and target are close: within a total variation of "
-    "0.1. It goes on from values that were not verified to the end, so it is <b>not exact</b>.",
-    "left-to-right": "A language model reads from left to right: one pass answers every letter it reads with the "
-    "distribution of the next one, but it says nothing about letters further ahead. So there is nothing to draft "
-    "those from, and a step that no answer is about yet takes the last answer as its <b>draft</b> (the "
-    "<code>first_guess</code> of a <code>CausalChain</code>). From there on it is <i>coupled</i>: one pass over prompt "
-    "and guesses <b>verifies</b> the window, guesses that the same noise confirms are <b>kept</b>, the first other one "
-    "is <b>corrected</b>, and the answers of this pass become the next drafts. The prompt here is the letter A.",
-    "separated": "For distributions that fall apart: given the squares along a <b>separator</b>, the two sides of a "
-    "tiling are independent. Draw the separator first, by another sampler (here coupled), then both sides at once, "
-    "each with a separator of its own. Shown are the rounds in which a separator, or the last "
-    "of a side, was finished: what they settled in dark.",
-}
 
 
 # The recursion
@@ -174,10 +132,7 @@ def _recursion(each: Walk) -> str:
         )
     first = min((segment.round for segment in each.segments), default=1)
     opening = "Round 1 asks for the answer that everything is drafted from. " if first > 1 else ""
-    note = (
-        f"<p>{opening}Values are in the order of steps. A segment of a single step needs no verification: there the "
-        "draft is the target; a candidate is judged without a query, because its halves know &mu;.</p>"
-    )
+    note = f"<p>{opening}{_prose('recursion')}</p>"
     end = f"<p>The sample, in the order of positions: <code>{_letters(each.sample.tolist())}</code></p>"
     return note + "".join(cards) + end
 
@@ -237,3 +192,32 @@ _BODIES: dict[str, Callable[[Walk], str]] = {
     "recursive": _recursion,
     "separated": _boards,
 }
+
+
+# What a runner holds from one call to the next
+
+
+def calls(seed: int) -> list[Result]:
+    """Three calls of one runner: one, the same again, and one for another number of samples."""
+    with Runner(TokenChain(MarkovChain(STEPS, STICKY))) as runner:
+        return [runner.sample(num_samples, seed=seed) for num_samples in CALLS]
+
+
+def _runner(results: Sequence[Result]) -> str:
+    heads = ("call", "samples", "queries to choose", "sampler", "rounds", "queries", "milliseconds")
+    head = "".join(f"<th scope=col>{name}</th>" for name in heads)
+    rows = "".join(_call(number, result.report) for number, result in enumerate(results, 1))
+    equal = torch.equal(results[0].samples, results[1].samples)
+    same = "the same samples, because" if equal else "other samples, although"
+    return (
+        '<section id="runner"><h2>Runner<small>what a second call costs</small></h2>'
+        f"<p>{_prose('runner')}</p><p>{_prose('runner calls', steps=STEPS, same=same)}</p>"
+        f'<div class="decisions"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f"<p>{_prose('runner on a cpu')}</p></section>"
+    )
+
+
+def _call(number: int, report: Report) -> str:
+    values = (report.num_samples, report.probes or "none", escape(report.sampler), report.rounds, report.queries)
+    cells = "".join(f"<td>{value}</td>" for value in (*values, f"{1000 * report.seconds:.0f}"))
+    return f"<tr><th scope=row>{number}</th>{cells}</tr>"

@@ -61,7 +61,7 @@ class Judged:
     window: Window
     kept: int
     values: Tensor
-    """What was drawn for the window's steps and the one after (w + 1,); the first kept + 1 of them are committed."""
+    """Of the steps of the window and the one after (w + 1,); the first kept + 1 of them are committed."""
 
     @property
     def width(self) -> int:
@@ -126,11 +126,11 @@ def walk(name: str, seed: int) -> Walk:
     watched = copy.copy(sampler)  # frozen, so that what it decides with can be put beside it only here
     if isinstance(sampler, Recursive):
         _shadow(watched, "runs", lambda paths: _Watched.of(sampler, paths, segments, reports).samples())
-    elif isinstance(sampler, Sequential):
-        _shadow(watched, "run", lambda paths: _one_by_one(sampler, paths, rounds))
     else:
-        assert isinstance(sampler, WindowSampler)
+        assert isinstance(sampler, WindowSampler) and isinstance(watched, WindowSampler)
         _shadow(watched, "judge", lambda window: _judged(sampler, window, rounds))
+        if isinstance(sampler, Sequential):  # as the window sampler that it is: one that never drafts
+            _shadow(watched, "run", lambda paths: WindowSampler.run(watched, paths))
     result = sample(chain, 1, sampler=watched, seed=seed, on_round=reports.append)
     return Walk(name, sampler, chain, result.samples[0], paths.order[0], result.report, rounds, segments)
 
@@ -151,13 +151,6 @@ def _judged(sampler: WindowSampler, window: Window, rounds: list[Judged]) -> tup
     start = rounds[-1].start + rounds[-1].kept + 1 if rounds else 0
     rounds.append(Judged(start, window, int(kept[0]), values[0]))
     return kept, values
-
-
-def _one_by_one(sampler: Sequential, paths: Paths, rounds: list[Judged]) -> Thread:
-    """`Sequential` as the window sampler that it is: one that never drafts."""
-    watched = copy.copy(sampler)
-    _shadow(watched, "judge", lambda window: _judged(sampler, window, rounds))
-    return WindowSampler.run(watched, paths)
 
 
 @final

@@ -62,8 +62,8 @@ def _source(option: str | None, usual: str, is_file: Callable[[str], bool]) -> t
 
 
 def fits(options: Mapping[str, object], length: int) -> bool:
-    """Whether what a job of samples of this length names can be made again from its options alone: from no file, which
-    would be one of this machine, and from nothing larger than its samples."""
+    """Whether the target of a job with samples of this length can be made again from the job's options alone: from no
+    file, which would be one of this machine, and from nothing larger than its samples."""
     graph, kernel = options.get("graph"), options.get("kernel")
     if isinstance(graph, str):
         return not graphs.is_file(graph) and graphs.size(graph) <= length + 1  # a tree has an edge less than nodes
@@ -107,7 +107,7 @@ def _process(name: str, options: TargetOptions) -> Subject:
 
 
 def _made(spec: str, what: str, make: Callable[[], Made], needs: Needs) -> Made:
-    """What `make` gives, in a thread that Ctrl-C need not wait for; a refusal names the graph or the kernel."""
+    """The product of `make`, in a thread that Ctrl-C need not wait for; an error names the graph or the kernel."""
     try:
         return built(what, make, needs.seconds())
     except InputError as error:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drawahead.counting.matchings.kasteleyn import graphs
 from drawahead.errors import InputError
@@ -47,7 +47,7 @@ def graph_of(spec: str) -> networkx.Graph:
     if not first or not second or size(spec) > _MOST_NODES:
         raise InputError(f"--graph {spec}: a graph has 1 to {_MOST_NODES:,} nodes here; {HINT}")
     if kind == "complete" and first > 1000:
-        raise InputError(f"--graph {spec}: a complete graph has at most 1000 nodes here; ask for fewer")
+        raise InputError(f"--graph {spec}: a complete graph has at most 1000 nodes here; write a smaller number")
     made: dict[str, Callable[[], networkx.Graph]] = {
         "grid": lambda: graphs().grid_2d_graph(first, second),
         "complete": lambda: graphs().complete_graph(first),
@@ -112,22 +112,16 @@ def _graphml(path: Path) -> networkx.Graph:
     if graph.is_directed():
         raise InputError(f'{path} is a directed graph: set edgedefault="undirected", and leave `directed` of edges out')
     for u, v, value in graph.edges(data="weight", default=1.0):
-        _check_weight(path, u, v, value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise InputError(
+                f"{path}: the weight of the edge {u} - {v} must be a positive number, not {str(value)[:40]!r}; declare "
+                'its key with attr.type="double", and leave edges of weight 0 out'
+            )
     return graph
-
-
-def _check_weight(path: Path, u: Any, v: Any, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(
-            f"{path}: the weight of the edge {u} - {v} must be a positive number, not {str(value)[:40]!r}; declare its "
-            'key with attr.type="double", and leave edges of weight 0 out'
-        )
 
 
 def _on_squares(graph: networkx.Graph) -> networkx.Graph:
     """With nodes (row, column) where all of them are written so, as `3,4` or `(3, 4)`."""
-    found = {node: _SQUARE.fullmatch(str(node)) for node in graph}
-    if not all(found.values()):
-        return graph
-    places = {node: (int(match[1]), int(match[2])) for node, match in found.items() if match is not None}
-    return graphs().relabel_nodes(graph, places) if len(set(places.values())) == len(places) else graph
+    matches = {node: match for node in graph if (match := _SQUARE.fullmatch(str(node)))}
+    places = {node: (int(match[1]), int(match[2])) for node, match in matches.items()}
+    return graphs().relabel_nodes(graph, places) if len(set(places.values())) == len(graph) else graph

@@ -63,10 +63,10 @@ def _read(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     if path.suffix not in (".npy", ".csv"):
         raise InputError(f"--kernel {path}: a file of a kernel ends in .npy or .csv; {HINT}")
     try:
-        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else _table(path)
-        if np.iscomplexobj(found):
-            raise InputError(f"{path} holds complex numbers, and a kernel here is real: give a real symmetric matrix")
-        matrix = np.asarray(found, dtype=np.float64)
+        values = np.load(path, allow_pickle=False) if path.suffix == ".npy" else _table(path)
+        if np.iscomplexobj(values):
+            raise InputError(f"{path} holds complex numbers, and a kernel here is a real symmetric matrix")
+        matrix = np.asarray(values, dtype=np.float64)
     except InputError:
         raise
     except Exception as error:  # numpy reads a header as Python, with what that may raise

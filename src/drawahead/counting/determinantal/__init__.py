@@ -1,1 +1,1 @@
-"""Determinantal laws: random subsets and spanning trees."""
+"""Determinantal distributions: random subsets and spanning trees."""

@@ -1,7 +1,7 @@
-"""Determinantal laws drawn by the algorithms made for them: no rounds, no oracle, one sample after another.
+"""Determinantal distributions by algorithms of their own: no rounds, no oracle, one sample after another.
 
 Where the kernel or the graph is at hand and there is nothing to wait for, these are quicker than any sampler that asks
-an oracle. They know no evidence.
+an oracle. They take no evidence.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _BLOCK = 1024  # steps of a walk whose noise is looked up together
 
 
 def draw_directly(target: Determinantal, num_samples: int = 1, *, seed: int = 0) -> Tensor:
-    """Samples (num_samples, n): spanning trees by Wilson's walks, other determinantal laws by a factorization of their
-    kernel. A sample depends on the seed and its number alone."""
+    """Samples (num_samples, n): spanning trees by Wilson's walks, others by a factorization of their kernel. A sample
+    depends on the seed and its number alone."""
     if not isinstance(target, Determinantal):
         raise InputError(f"target must be a SpanningTree or a DPP, not {type(target).__name__}")
     streams = Stream.of_samples(checked_seed(seed), torch.arange(whole("num_samples", num_samples, 0)))

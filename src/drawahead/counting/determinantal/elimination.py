@@ -15,7 +15,7 @@ from torch import Tensor
 
 CERTAIN = 1e-12
 """A chance is 0 or 1 where it is this close, divided by the chance of the least likely draw before it. What can be
-drawn only after so unlikely a draw is that much less likely in all, so no law changes by more than this a step."""
+drawn only after so unlikely a draw is that much less likely in all: no law changes by more than this per step."""
 _PANEL = 32  # columns that are eliminated between two matrix products
 
 

@@ -1,7 +1,7 @@
 """Determinantal point processes of a fixed size, by elementary symmetric polynomials (Kulesza and Taskar, 2011).
 
-Among the subsets of k items, P(A) is proportional to det L_A. Items known to be out leave a smaller matrix, and items
-known to be in leave a Schur complement; what is left to choose is again such a law, of fewer items. With the
+Among the subsets of k items, P(A) is proportional to det L_A. Items that are out leave a smaller matrix, and items that
+are in leave a Schur complement; the rest has again such a distribution, of fewer items. With the
 eigenvalues l and eigenvectors v of its matrix, item i is in with probability
 
     sum_m v_im^2 l_m e_{k-1}(l without l_m) / e_k(l),
@@ -34,7 +34,7 @@ _ELEMENTS = 1 << 21
 class KDPP(TokenOracle):
     """Subsets of exactly k of n items, P(A) proportional to det L_A: items that are alike in L seldom appear together.
 
-    `L` (n, n) is symmetric, with no negative eigenvalue. One token an item: 1 is in, 0 is out. Each question is an
+    `L` (n, n) is symmetric, with no negative eigenvalue. One token per item: 1 is in, 0 is out. Each question is an
     eigendecomposition of its own, in float64. Probabilities within 1e-12 of 0 or 1 count as 0 or 1, and where the k-th
     eigenvalue is below a hundredth of the largest, within 1e-14 times their ratio; matrices where that exceeds a
     million are refused.
@@ -99,7 +99,7 @@ class KDPP(TokenOracle):
         return samples.nonzero()[:, 1].view(len(samples), self.k)
 
     def _chances(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """That each hidden item is in (m, n), and whether what is known can be at all (m,)."""
+        """The chance that each hidden item is in (m, n), and whether the known tokens are possible at all (m,)."""
         matrix, weight = self._left(tokens)
         hidden = tokens == HIDDEN
         wanted = self.k - (tokens == 1).sum(1)  # may be negative, if what is known cannot be
@@ -119,10 +119,10 @@ class KDPP(TokenOracle):
         return chance, enough & (weight > -torch.inf)
 
     def _left(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The matrix of what is hidden (m, n, n), with zeros where items are known; and log det L of those in (m,).
+        """The matrix of the hidden items (m, n, n), with zeros for the others; and log det L of those that are in (m,).
 
-        Where an item cannot be in, given those before it, the determinant is 0, and so is the matrix: what rounding
-        leaves of it is no law, and would grow from step to step.
+        Where an item cannot be in beside those before it, the determinant is 0, and so is the matrix: what rounding
+        leaves of it means nothing, and would grow from step to step.
         """
         known = tokens != HIDDEN
         chosen = tokens == 1
@@ -143,7 +143,7 @@ class KDPP(TokenOracle):
 
 
 def symmetric(logs: Tensor, k: int) -> Tensor:
-    """The logs of e_0 ... e_k of the first 0, 1, ... n of numbers whose logs are given: (m, n) -> (m, n + 1, k + 1)."""
+    """The logs of e_0 ... e_k of the first 0, 1, ... n of numbers, from their logs: (m, n) -> (m, n + 1, k + 1)."""
     m, n = logs.shape
     found = torch.full((m, n + 1, k + 1), -torch.inf, dtype=torch.float64)
     found[..., 0] = 0

@@ -1,25 +1,26 @@
-"""Determinantal laws: random subsets and random spanning trees, by elimination in the marginal kernel.
+"""Determinantal distributions: random subsets and random spanning trees, by elimination in the marginal kernel.
 
-A law on subsets of n items is determinantal if P(all of A are in) = det K_A for one matrix K, its marginal kernel
-(Macchi, 1975). One token an item: 1 is in, 0 is out. Revealing item i, which is in with probability p = K_ii, leaves
-a determinantal law with the kernel K - K_:i K_i: / p if it is in, and K + K_:i K_i: / (1 - p) if it is out.
+A distribution of subsets of n items is determinantal if P(all of A are in) = det K_A for one matrix K, its marginal
+kernel (Macchi, 1975). One token per item: 1 is in, 0 is out. Revealing item i, which is in with probability p = K_ii,
+leaves such a distribution with the kernel K - K_:i K_i: / p if it is in, and K + K_:i K_i: / (1 - p) if it is out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from drawahead.counting.determinantal.elimination import CERTAIN, eliminate
+from drawahead.counting.matchings.kasteleyn import graphs
 from drawahead.errors import InputError
 from drawahead.oracles.cells import running
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.randomness import seeded
-from drawahead.validate import Array, copied, short, whole
+from drawahead.validate import Array, copied, whole
 
 if TYPE_CHECKING:
     import networkx
@@ -31,7 +32,7 @@ _ELEMENTS = 1 << 22
 
 
 class Determinantal(TokenOracle):
-    """The law with the marginal kernel `kernel` (n, n): symmetric, with eigenvalues from 0 to 1.
+    """The distribution with the marginal kernel `kernel` (n, n): symmetric, with eigenvalues from 0 to 1.
 
     One elimination in the order of a path gives the answers of all its prefixes: after k steps the diagonal holds the
     chances of all items given the first k. A guess may hold an item against all odds; it is then passed over, as if
@@ -126,7 +127,7 @@ class Determinantal(TokenOracle):
         return torch.cat(parts)
 
     def _chances(self, tokens: Tensor, order: Tensor, steps: int) -> Tensor:
-        """That each item is in, given those before it in the order: (r, steps + 1, k).
+        """The chance that each item is in, given those before it in the order: (r, steps + 1, k).
 
         Entry (j, i) is the chance of item order[i] once the first j <= i of the order (r, k) have been revealed.
         """
@@ -224,21 +225,15 @@ class SpanningTree(Determinantal):
     """
 
     def __init__(self, graph: networkx.Graph, weight: str = "weight") -> None:
-        try:
-            import networkx
-        except ImportError:
-            raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
-        if not isinstance(graph, networkx.Graph) or graph.is_directed():
+        if graph.is_directed():
             raise InputError(f"graph must be an undirected networkx graph, not {type(graph).__name__}")
-        if not isinstance(weight, str):
-            raise InputError(f"weight must be the name of an attribute of edges, not {short(weight)}")
         self.graph = graph.copy()
         named = graph.edges(keys=True) if graph.is_multigraph() else graph.edges()
         self.edges: list[tuple[Hashable, ...]] = [edge for edge in named if edge[0] != edge[1]]
         if not self.edges:
             raise InputError("graph must have an edge between two nodes")
-        if not networkx.is_connected(graph):
-            parts = networkx.number_connected_components(graph)
+        parts = graphs().number_connected_components(graph)
+        if parts > 1:
             raise InputError(f"graph must be connected to have a spanning tree, but it has {parts} components")
         self.weights = copied(f"the attribute {weight!r}", [graph.edges[edge].get(weight, 1.0) for edge in self.edges])
         if bool((self.weights <= 0).any()):
@@ -259,21 +254,18 @@ class SpanningTree(Determinantal):
     @classmethod
     def grid(cls, rows: int, cols: int) -> SpanningTree:
         """Uniform spanning trees of a grid."""
-        try:
-            from networkx import grid_2d_graph
-        except ImportError:
-            raise InputError("spanning trees need networkx: pip install 'drawahead[graphs]'") from None
-        return cls(grid_2d_graph(whole("rows", rows, 1), whole("cols", cols, 1)))
+        return cls(graphs().grid_2d_graph(whole("rows", rows, 1), whole("cols", cols, 1)))
 
     def view(self) -> View:
-        from drawahead.counting.graphs import Subgraphs
+        from drawahead.counting.views import Subgraphs
 
         return Subgraphs(self)
 
     def trees(self, samples: Tensor) -> list[networkx.Graph]:
         """The samples (m, n) as graphs of their own, with the nodes, the keys and the attributes of the graph."""
-        return list(self._trees(samples))
+        chosen = ([self.edges[i] for i in items.tolist()] for items in self.items(samples))
+        return [self.graph.edge_subgraph(edges).copy() for edges in chosen]
 
-    def _trees(self, samples: Tensor) -> Iterator[networkx.Graph]:
-        for items in self.items(samples):
-            yield self.graph.edge_subgraph([self.edges[i] for i in items.tolist()]).copy()
+    def edges_of(self, sample: Tensor) -> list[tuple[tuple[Hashable, Hashable], list[int]]]:
+        """The edges of one sample (n,), without keys, each with the position that tells of it."""
+        return [((self.edges[i][0], self.edges[i][1]), [i]) for i in self.items(sample[None])[0].tolist()]

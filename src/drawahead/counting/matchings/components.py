@@ -91,8 +91,8 @@ class Component:
         def renew(state: int, gone: Array) -> Array | None:
             live = self.live[state].copy()
             live[near[gone]] = False
-            inverse = np.zeros((len(part.lines), len(part.columns)))
-            return inverse[lines[:, None], columns] if _renew(part, inverse, live) else None
+            fresh = matrix.inverse_within(part.vertices[live], part.vertices)
+            return None if fresh is None else fresh[np.ix_(lines, columns)]
 
         return Partners(part.slots, self.inverse[:, lines][:, :, columns], self.live[:, near], renew)
 
@@ -143,24 +143,14 @@ class Component:
             inverse = self.inverse[r, i[:, None], j] - left @ (middle @ right)
             left_over = live[:, np.searchsorted(mine.vertices, part.vertices)]
             for state in (~sound(part.all_slots, inverse, left_over)).nonzero()[0].tolist():
-                if not _renew(part, inverse[state], left_over[state]):
+                fresh = part.matrix.inverse_within(part.vertices[left_over[state]], part.vertices)
+                if fresh is None:
                     raise InputError(UNEVEN)
+                inverse[state] = fresh
             if part.all_slots.both:
                 inverse = (inverse - inverse.transpose(0, 2, 1)) / 2
             pieces.append(Component(part, inverse, left_over))
         return pieces
-
-
-def _renew(part: SeparatorPart, inverse: Array, live: Array) -> bool:
-    """Work out M afresh, where updates have lost too many digits. False if that cannot be."""
-    vertices = part.vertices[live]
-    fresh = part.matrix.inverse(vertices)
-    if fresh is None:
-        return False
-    lines = np.searchsorted(part.lines, part.matrix.lines(vertices))
-    columns = np.searchsorted(part.columns, part.matrix.columns(vertices))
-    inverse[lines[:, None], columns] = fresh
-    return True
 
 
 def _packed(flags: Array) -> Array:

@@ -6,13 +6,14 @@ the Pfaffian of the skew-symmetric weight matrix have the same sign, and it coun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from drawahead.counting.matchings.partners import Array, Slots
-from drawahead.errors import DrawaheadError, InputError
+from drawahead.errors import InputError
 
 if TYPE_CHECKING:
     import networkx
@@ -24,20 +25,19 @@ _STRIP = 1 << 15  # entries that are worked on together
 _BALANCING = 2000  # rounds at most
 
 
-class GraphsError(DrawaheadError):
-    """A graph was asked for without networkx."""
-
-
 def graphs() -> Any:
     """networkx, or an error that says how to get it."""
     try:
         import networkx
     except ImportError:
-        raise GraphsError("graphs need networkx: pip install 'drawahead[graphs]'") from None
+        raise InputError("graphs need networkx: pip install 'drawahead[graphs]'") from None
     return networkx
 
 
-def orientation(graph: networkx.Graph) -> dict[tuple[int, int], int]:
+Edge = tuple[int, int]
+
+
+def orientation(graph: networkx.Graph) -> dict[Edge, int]:
     """+1 for (u, v) if the edge runs from u to v, else -1: for both directions of every edge.
 
     `graph` is simple and planar; vertices are integers. In a spanning tree the edges run as they like. Every other
@@ -47,57 +47,47 @@ def orientation(graph: networkx.Graph) -> dict[tuple[int, int], int]:
     planar, embedding = graphs().check_planarity(graph)
     if not planar:
         raise InputError("the graph must be planar: its matchings cannot be counted by Kasteleyn's method")
-    sign: dict[tuple[int, int], int] = {}
+    sign: dict[Edge, int] = {}
     for component in graphs().connected_components(graph):
-        _orient(embedding, min(component), sign)
+        for u, v in graphs().bfs_edges(graph, min(component)):
+            sign[u, v], sign[v, u] = 1, -1
+    faces, _, link = face_tree(embedding, lambda u, v: (u, v) in sign)
+    for face in reversed(link):
+        u, v = link[face]
+        clockwise = sum(sign[edge] == 1 for edge in faces[face] if edge != (u, v))
+        sign[u, v] = 1 if clockwise % 2 == 0 else -1
+        sign[v, u] = -sign[u, v]
     return sign
 
 
-def _orient(embedding: networkx.PlanarEmbedding, root: int, sign: dict[tuple[int, int], int]) -> None:
-    tree, half_edges = _spanning_tree(embedding, root)
-    for u, v in tree:
-        sign[u, v], sign[v, u] = 1, -1
-    face: dict[tuple[int, int], int] = {}
-    faces: list[list[tuple[int, int]]] = []
-    for edge in half_edges:
-        if edge not in face:
+def face_tree(
+    embedding: networkx.PlanarEmbedding, walled: Callable[[int, int], bool]
+) -> tuple[list[list[Edge]], dict[Edge, int], dict[int, Edge]]:
+    """The faces as the half-edges around them, the face of every half-edge, and a tree of faces for each component.
+
+    The tree crosses edges that are not `walled`. It is the half-edge of each face but the root that its parent has the
+    other half of, parents first.
+    """
+    faces: list[list[Edge]] = []
+    face_of: dict[Edge, int] = {}
+    for edge in embedding.edges:
+        if edge not in face_of:
             walk = embedding.traverse_face(*edge)
             faces.append(list(zip(walk, walk[1:] + walk[:1], strict=True)))
-            face.update(dict.fromkeys(faces[-1], len(faces) - 1))
-    # Depth first through the tree of faces, from any one of them, which is left as it comes.
-    parent: list[tuple[int, int] | None] = [None] * len(faces)
-    order, stack, seen = [], [0], {0} if faces else set()
-    while stack and faces:
-        here = stack.pop()
-        order.append(here)
-        for u, v in faces[here]:
-            beyond = face[v, u]
-            if (u, v) not in sign and beyond not in seen:
-                seen.add(beyond)
-                parent[beyond] = (v, u)
-                stack.append(beyond)
-    for here in reversed(order[1:]):
-        free = parent[here]
-        assert free is not None
-        clockwise = sum(sign[edge] == 1 for edge in faces[here] if edge != free)
-        sign[free] = 1 if clockwise % 2 == 0 else -1
-        sign[free[1], free[0]] = -sign[free]
-
-
-def _spanning_tree(
-    embedding: networkx.PlanarEmbedding, root: int
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The edges of a tree from `root`, and all half-edges of its component."""
-    tree, half_edges, stack, seen = [], [], [root], {root}
-    while stack:
-        u = stack.pop()
-        for v in embedding.neighbors_cw_order(u):
-            half_edges.append((u, v))
-            if v not in seen:
-                seen.add(v)
-                tree.append((u, v))
-                stack.append(v)
-    return tree, half_edges
+            face_of.update(dict.fromkeys(faces[-1], len(faces) - 1))
+    link: dict[int, Edge] = {}
+    seen: set[int] = set()
+    for root in range(len(faces)):
+        stack = [root] if root not in seen else []
+        seen.add(root)
+        while stack:
+            for u, v in faces[stack.pop()]:
+                beyond = face_of[v, u]
+                if beyond not in seen and not walled(u, v):
+                    seen.add(beyond)
+                    link[beyond] = (v, u)
+                    stack.append(beyond)
+    return faces, face_of, link
 
 
 @final
@@ -144,6 +134,17 @@ class KasteleynMatrix:
         """M of a part, its laws right to about ACCURATE. None if there is none: then the part has no matching."""
         return _inverse(self.slots(vertices, vertices), self._dark(vertices))
 
+    def inverse_within(self, vertices: Array, all_vertices: Array) -> Array | None:
+        """The same with zeros in the lines and columns of the other vertices. Both are sorted."""
+        fresh = self.inverse(vertices)
+        if fresh is None:
+            return None
+        lines, columns = self.lines(all_vertices), self.columns(all_vertices)
+        inverse = np.zeros((len(lines), len(columns)))
+        at = np.searchsorted(lines, self.lines(vertices)), np.searchsorted(columns, self.columns(vertices))
+        inverse[np.ix_(*at)] = fresh
+        return inverse
+
     def log_determinant(self) -> float:
         """The logarithm of the absolute value of the determinant of K."""
         whole = np.arange(len(self.neighbour))
@@ -153,22 +154,22 @@ class KasteleynMatrix:
         """Which of these vertices have a row in K."""
         return np.ones(len(vertices), dtype=bool) if self.dark is None else self.dark[vertices]
 
-    def slots(self, asked: Array, within: Array) -> Slots:
-        """Where to find the laws of the vertices `asked`, in M of the vertices `within`. Both are sorted."""
-        neighbour = self.neighbour[asked]
+    def slots(self, vertices: Array, within: Array) -> Slots:
+        """Where the laws of `vertices` are in M of the vertices `within`. Both are sorted."""
+        neighbour, own = self.neighbour[vertices], vertices[:, None]
         inside = np.isin(neighbour, within)
-        neighbour = np.where(inside, neighbour, asked[:, None])  # any vertex will do as padding
-        line, column = neighbour, np.broadcast_to(asked[:, None], neighbour.shape)
+        neighbour = np.where(inside, neighbour, own)  # any vertex will do as padding
+        line, column = neighbour, np.broadcast_to(own, neighbour.shape)
         if self.dark is not None:
-            dark = self.dark[asked][:, None]
-            line, column = np.where(dark, line, asked[:, None]), np.where(dark, column, neighbour)
+            dark = self.dark[own]
+            line, column = np.where(dark, line, own), np.where(dark, column, neighbour)
         lines, columns = self.lines(within), self.columns(within)
         return Slots(
-            np.searchsorted(within, asked),
+            np.searchsorted(within, vertices),
             np.where(inside, np.searchsorted(within, neighbour), -1),
             np.where(inside, np.searchsorted(lines, line), 0),
             np.where(inside, np.searchsorted(columns, column), 0),
-            np.where(inside, self.factor[asked], 0.0),
+            np.where(inside, self.factor[vertices], 0.0),
             self.dark is None,
         )
 

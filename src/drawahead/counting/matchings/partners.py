@@ -1,13 +1,13 @@
-"""The laws of vertices' partners in a random perfect matching, from the inverse of a Kasteleyn matrix.
+"""The distributions of vertices' partners in a random perfect matching, from the inverse of a Kasteleyn matrix.
 
 With M the inverse, P(v matched to w) = K_vw M_wv. To condition on a pair is to delete its two vertices, which takes a
-term of rank one or two from M. Paths are followed pair by pair, and the laws that are asked are read on the way.
+term of rank one or two from M. Paths are followed pair by pair, and laws are read on the way.
 
-Rounding changes the distribution of samples by no more than about WRONG a draw: that is measured, not proved. A step of
+Rounding changes the distribution of samples by no more than about WRONG per draw (measured, not proved). A step of
 probability p may multiply the errors of M by 1 / p, and what follows it is p times as likely. So M is worked out afresh
 after a step less likely than UNLIKELY, and wherever the probabilities of a vertex no longer sum to one: behind guesses
-as behind what is known, because a sampler that keeps a guess goes on from these laws in the same round. Where float64
-cannot tell a law there is an error.
+as behind evidence, because a sampler that accepts a guess goes on from these laws in the same round. Where float64 has
+too few digits for a law there is an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BLOCK = 48  # steps after which their terms are taken from M in one product
 
 @dataclass(frozen=True)
 class Slots:
-    """Where the law of each asked vertex is found. Vertices, lines and columns are numbered locally."""
+    """Where the laws of some vertices are in M. Vertices, lines and columns are numbered locally."""
 
     vertex: Array  # (m,)
     neighbour: Array  # (m, q), -1 where a vertex has fewer
@@ -67,7 +67,7 @@ class Slots:
 
 @final
 class _Walk:
-    """Paths under way, one a row. M of what is left is base[own] - left[..., :used] @ right[:used]."""
+    """Paths under way, one per row. M of what is left is base[own] - left[..., :used] @ right[:used]."""
 
     def __init__(self, slots: Slots, inverse: Array, live: Array, state: Array, renew: Renew) -> None:
         self.slots, self.renew, self.state = slots, renew, state
@@ -93,7 +93,7 @@ class _Walk:
     def take(self, position: Array, token: Array, due: Array, sure: Array) -> None:
         """Match the vertices at `position` (r,) in the rows that are `due`. What cannot be is left out.
 
-        Where it is `sure`, the step is no guess: it was drawn or given, however unlikely it is.
+        Where it is `sure`, the step is no guess: it is committed or evidence, however unlikely it is.
         """
         slots, rows = self.slots, self.rows
         v, w = slots.vertex[position], slots.neighbour[position, token]
@@ -253,7 +253,7 @@ class Partners(TokenOracle):
         return self._logs(law, mate, slots.neighbour[position]), walk.broken
 
     def _logs(self, law: Array, mate: Array, neighbour: Array) -> Array:
-        """The laws as they are answered: (c, q), with the mates (c,) of those that are drawn."""
+        """The laws as log-probabilities (c, q), with the mates (c,) of vertices that are matched."""
         exists, drawn = neighbour >= 0, mate >= 0
         # A path that cannot be may leave nothing: then any law will do.
         nothing = law.sum(1) == 0

@@ -1,4 +1,4 @@
-"""Perfect matchings of planar graphs, counted by Kasteleyn's method (1967) and drawn exactly."""
+"""Perfect matchings of planar graphs, counted by Kasteleyn's method (1967) and sampled exactly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from torch import Tensor
 from drawahead.counting.matchings.components import Component, SeparatorPart
 from drawahead.counting.matchings.kasteleyn import KasteleynMatrix, graphs
 from drawahead.counting.matchings.partners import UNEVEN, Array, Partners
-from drawahead.counting.matchings.separators import Cut, Node, lattice_cut, planar_cut, separator_tree
+from drawahead.counting.matchings.separators import Node, lattice_cut, on_lattice, planar_cut, separator_tree
 from drawahead.errors import InputError
 from drawahead.oracles.needs import of_matching
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
 from drawahead.samplers.separated import Settled
-from drawahead.validate import short
 
 if TYPE_CHECKING:
     import networkx
@@ -37,10 +36,10 @@ class PlanarMatching(TokenOracle):
 
     `graph` is a networkx graph; `weight` names the edge attribute that holds weights (1 where there is none). Position
     i is vertex i, in the order of the graph; its token says which of its neighbours it is matched to: `neighbours[i]`
-    lists their numbers. Each position that is known deletes two vertices, which updates one inverse matrix. Rounding
-    changes the distribution by no more than about 1e-10 a draw; weights that are too uneven for that are refused.
+    lists their numbers. Each known position deletes two vertices, which updates one inverse matrix. Rounding
+    changes the distribution by no more than about 1e-10 per draw; weights that are too uneven for that are refused.
 
-    `drawahead.samplers.Separated` draws in about n^(1/4) rounds: it asks for `pieces`.
+    `drawahead.samplers.Separated` draws in about n^(1/4) rounds, by `pieces`.
     """
 
     one_pass = True
@@ -60,14 +59,17 @@ class PlanarMatching(TokenOracle):
         if fresh is None:
             raise InputError(f"the graph has no perfect matching: {_shortage(self.graph)}")
         self._inverse = fresh[None]
-        self._partners = Partners(slots, self._inverse, live, self._renewed)
+
+        def renew(state: int, gone: Array) -> Array | None:
+            return self.matrix.inverse_within(np.flatnonzero(~gone), whole)
+
+        self._partners = Partners(slots, self._inverse, live, renew)
         self.bytes_per_query = self._partners.bytes_per_query
 
     def view(self) -> TokenView:
-        from drawahead.counting.dominoes import Tilings, on_squares
-        from drawahead.counting.graphs import Subgraphs
+        from drawahead.counting.views import Subgraphs, Tilings
 
-        return Tilings(self) if on_squares(self) else Subgraphs(self)
+        return Tilings(self) if self.on_squares else Subgraphs(self)
 
     def rows(self, tokens: Tensor) -> Tensor:
         return self._partners.rows(_with_state(tokens))[:, :-1]
@@ -96,18 +98,20 @@ class PlanarMatching(TokenOracle):
 
     def partners(self, samples: Tensor) -> Tensor:
         """The number of each vertex's partner: tokens (m, n) -> (m, n)."""
-        if not isinstance(samples, Tensor) or samples.dim() != 2 or samples.shape[1] != self.length:
-            raise InputError(f"samples must be tokens of shape (m, {self.length}), not {short(samples)}")
+        if samples.dim() != 2 or samples.shape[1] != self.length:
+            raise InputError(f"samples must be tokens of shape (m, {self.length}), not {tuple(samples.shape)}")
         if samples.is_floating_point() or bool(((samples < 0) | (samples >= self._degrees)).any()):
-            raise InputError("samples must be tokens: numbers of neighbours, which every vertex has only so many of")
+            raise InputError("samples must be tokens, below the number of neighbours of their vertex")
         return torch.from_numpy(self.matrix.neighbour)[torch.arange(self.length), samples]
 
     def matchings(self, samples: Tensor) -> list[set[tuple[Any, Any]]]:
         """Samples (m, n) as sets of edges of the graph."""
-        return [
-            {(self.nodes[v], self.nodes[w]) for v, w in enumerate(partners) if v < w}
-            for partners in self.partners(samples).tolist()
-        ]
+        return [{edge for edge, _ in self.edges_of(sample)} for sample in samples]
+
+    def edges_of(self, sample: Tensor) -> list[tuple[tuple[Any, Any], list[int]]]:
+        """The edges of one sample (n,), each with the positions that tell of it: those of its two ends."""
+        pairs = enumerate(self.partners(sample[None])[0].tolist())
+        return [((self.nodes[v], self.nodes[w]), [v, w]) for v, w in pairs if v < w]
 
     @cached_property
     def _degrees(self) -> Tensor:
@@ -117,7 +121,8 @@ class PlanarMatching(TokenOracle):
     @cached_property
     def separators(self) -> Node:
         """The tree of pieces that a matching falls into."""
-        return separator_tree(self.graph, self._cut(), LEAF, CUTS)
+        cut = lattice_cut(self.nodes) if self.on_squares else planar_cut
+        return separator_tree(self.graph, cut, LEAF, CUTS)
 
     @cached_property
     def _root(self) -> SeparatorPart:
@@ -135,23 +140,13 @@ class PlanarMatching(TokenOracle):
         new = tokens[settled.row, settled.position] == HIDDEN
         return Settled(settled.row[new], settled.position[new], settled.token[new], settled.pieces)
 
-    def _renewed(self, state: int, gone: Array) -> Array | None:
-        fresh = self.matrix.inverse(np.flatnonzero(~gone))
-        if fresh is None:
-            return None
-        inverse = np.zeros(self._inverse.shape[1:])
-        whole, left = np.arange(self.length), np.flatnonzero(~gone)
-        lines, columns = (np.searchsorted(of(whole), of(left)) for of in (self.matrix.lines, self.matrix.columns))
-        inverse[lines[:, None], columns] = fresh
-        return inverse
-
-    def _cut(self) -> Cut:
-        """Lines, if vertices are points of the square lattice and edges have length one."""
-        if all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in self.nodes):
-            ends = np.array([(self.nodes[u], self.nodes[v]) for u, v in self.graph.edges])  # (edges, 2, 2)
-            if np.abs(ends[:, 0] - ends[:, 1]).sum(1).max() == 1:
-                return lattice_cut(self.nodes)
-        return planar_cut
+    @cached_property
+    def on_squares(self) -> bool:
+        """Whether vertices are squares (row, column), each edge between two that touch."""
+        if not on_lattice(self.nodes):
+            return False
+        ends = np.array([(self.nodes[u], self.nodes[v]) for u, v in self.graph.edges])  # (edges, 2, 2)
+        return bool((np.abs(ends[:, 0] - ends[:, 1]).sum(1) == 1).all())
 
 
 def _with_state(tokens: Tensor) -> Tensor:
@@ -159,7 +154,7 @@ def _with_state(tokens: Tensor) -> Tensor:
 
 
 def _checked(graph: networkx.Graph) -> networkx.Graph:
-    if not isinstance(graph, graphs().Graph) or graph.is_directed() or graph.is_multigraph():
+    if graph.is_directed() or graph.is_multigraph():
         raise InputError(
             f"graph must be an undirected networkx.Graph without parallel edges, not {type(graph).__name__}"
         )

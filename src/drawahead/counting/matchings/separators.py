@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from drawahead.counting.matchings.kasteleyn import graphs
+from drawahead.counting.matchings.kasteleyn import Edge, face_tree, graphs
 
 if TYPE_CHECKING:
     import networkx
@@ -104,6 +104,11 @@ def _gathered(parts: Iterable[set[int]], leaf: int) -> list[set[int]]:
     return gathered
 
 
+def on_lattice(nodes: Iterable[object]) -> bool:
+    """Whether all nodes are places (row, column) of the square lattice."""
+    return all(isinstance(node, tuple) and list(map(type, node)) == [int, int] for node in nodes)
+
+
 def lattice_cut(place: Sequence[tuple[int, int]]) -> Cut:
     """Cuts for graphs whose vertices are `place`d on the square lattice and whose edges have length one."""
 
@@ -187,30 +192,15 @@ def _cycle(graph: networkx.Graph, between: Sequence[int], depth: dict[int, int],
     return set(_tree_path(best[3], best[4], parent, level)) - {-1}
 
 
-def _faces_inside(embedding: Any, parent: dict[int, int]) -> dict[tuple[int, int], int]:
+def _faces_inside(embedding: Any, parent: dict[int, int]) -> dict[Edge, int]:
     """For every edge outside the tree: how many triangles lie on one side of its cycle. The triangles form a tree, in
     which these edges are the links."""
-    triangle: dict[tuple[int, int], int] = {}
-    triangles: list[list[tuple[int, int]]] = []
-    for edge in embedding.edges:
-        if edge not in triangle:
-            walk = embedding.traverse_face(*edge)
-            triangles.append(list(zip(walk, walk[1:] + walk[:1], strict=True)))
-            triangle.update(dict.fromkeys(triangles[-1], len(triangles) - 1))
-    order, stack, link = [], [0], {0: (-1, -1)}
-    while stack:
-        here = stack.pop()
-        order.append(here)
-        for u, v in triangles[here]:
-            beyond = triangle[v, u]
-            if parent[u] != v and parent[v] != u and beyond not in link:
-                link[beyond] = (v, u)
-                stack.append(beyond)
+    triangles, triangle, link = face_tree(embedding, lambda u, v: parent[u] == v or parent[v] == u)
     size = [1] * len(triangles)
-    for here in reversed(order[1:]):
+    for here in reversed(link):
         v, u = link[here]
         size[triangle[u, v]] += size[here]
-    return {link[here]: size[here] for here in order[1:]}
+    return {link[here]: size[here] for here in link}
 
 
 def _tree_path(u: int, v: int, parent: dict[int, int], level: dict[int, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""`drawahead compare`: every sampler on one target, what each costs, and whether all draw from the same law."""
+"""`drawahead compare`: every sampler on one target, what each costs, and whether all have the same distribution."""
 
 from __future__ import annotations
 

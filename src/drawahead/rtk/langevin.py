@@ -1,7 +1,8 @@
-"""Underdamped Langevin dynamics: dz = v dt, dv = -gamma v dt - grad g(z) dt + sqrt(2 gamma) dB, unit mass.
+"""Langevin dynamics without a decision: overdamped, dz = -grad g dt + sqrt(2) dB by Euler steps, and underdamped,
+dz = v dt, dv = -gamma v dt - grad g(z) dt + sqrt(2 gamma) dB with unit mass.
 
-A step of length tau holds the gradient fixed and solves the rest exactly: z and v move to a Gaussian whose mean and
-2 x 2 covariance (the same for each coordinate) are known.
+An underdamped step of length tau holds the gradient fixed and solves the rest exactly: z and v move to a Gaussian whose
+mean and 2 x 2 covariance (the same for each coordinate) are known.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import final
 
 from torch import Tensor
 
-from drawahead.rtk.kernels.base import DEFAULT_START, CentredStart, Info, MarkovKernel, Noise, Start, State
+from drawahead.rtk.kernels import DEFAULT_START, CentredStart, Info, MarkovKernel, Noise, Start, State
 from drawahead.rtk.potentials import Potential
 from drawahead.rtk.segments import positive
 from drawahead.validate import whole
@@ -20,8 +21,24 @@ from drawahead.values import dataclass
 
 @final
 @dataclass(frozen=True)
+class ULA(MarkovKernel):
+    """The unadjusted Langevin algorithm, z' = z - tau grad g(z) + sqrt(2 tau) xi. Its distribution is off by O(tau)
+    however many steps it makes."""
+
+    tau: float
+    steps: int
+    begin: Start = DEFAULT_START
+
+    def step(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
+        xi = noise.normal(state.z.shape[1])
+        z = state.z - self.tau * target.gradient(state.z) + math.sqrt(2 * self.tau) * xi
+        return State(z), Info.sure(z)
+
+
+@final
+@dataclass(frozen=True)
 class ULDStep:
-    """One step, coordinate by coordinate, from (z, v) with gradient g and independent standard normals u1, u2:
+    """One step of ULD, coordinate by coordinate, from (z, v) with gradient g and independent standard normals u1, u2:
 
     z' = z + drift v - z_push g + z_u1 u1
     v' = keep v - v_push g + v_u1 u1 + v_u2 u2
@@ -44,7 +61,7 @@ class ULDStep:
 @final
 @dataclass(frozen=True)
 class ULD(MarkovKernel):
-    """Steps of length `tau` with friction `gamma`. Its law is off by a little that falls with tau."""
+    """Underdamped steps of length `tau`, friction `gamma`. Its distribution is off by a little that falls with tau."""
 
     tau: float
     gamma: float

@@ -1,11 +1,11 @@
-"""What every kernel is: something that draws the state at the end of a segment, given the one at its start."""
+"""What every kernel is: something that draws the state at the end of a segment from the one at its start."""
 
 from __future__ import annotations
 
 import abc
 import math
 from collections.abc import Callable
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from drawahead.values import dataclass
 class Noise:
     """Noise for a batch of rows at one step. `at(s)` is the noise of the step s after it.
 
-    `rtk.sample` gives a kernel the noise at step k S for segment k, S = `kernel.steps`: inner step s of segment k is
+    `rtk.sample` passes a kernel the noise at step k S for segment k, S = `kernel.steps`: inner step s of segment k is
     step k S + s. The same address always holds the same numbers, whatever the batch.
     """
 
@@ -40,7 +40,7 @@ class Noise:
 
     def normal(self, size: int) -> Tensor:
         """Standard normals of this step (rows, size)."""
-        return self._normal(Purpose.VALUE, size)
+        return self.stream.normal(Purpose.VALUE, self._steps(), size=size)
 
     def uniform(self) -> Tensor:
         """What this step accepts by: uniforms in (0, 1), (rows,)."""
@@ -48,10 +48,7 @@ class Noise:
 
     def initial(self, size: int) -> Tensor:
         """Standard normals for the state before this step (rows, size)."""
-        return self._normal(Purpose.KNOWN, size)
-
-    def _normal(self, purpose: Purpose, size: int) -> Tensor:
-        return self.stream.normal(purpose, self._steps(), size=size)
+        return self.stream.normal(Purpose.KNOWN, self._steps(), size=size)
 
     def _steps(self) -> Tensor:
         return torch.full_like(self.stream.keys[:, 0], self.step)
@@ -70,8 +67,8 @@ class Start(abc.ABC):
 class GaussianStart(Start):
     """The reverse transition kernel itself if p_t were N(0, I / curvature): exp(-curvature |z|^2 / 2 - quadratic).
 
-    1: a standard normal, which is what p_t is for large t: the chain then starts in its own law. 2 L: where the theorem
-    on MALA starts. 0: the quadratic term alone, N(exp(eta) x', (exp(2 eta) - 1) I).
+    1: a standard normal, which is what p_t is for large t: the chain then starts in its own distribution. 2 L: where
+    the theorem on MALA starts. 0: the quadratic term alone, N(exp(eta) x', (exp(2 eta) - 1) I).
     """
 
     curvature: float = 1.0
@@ -105,7 +102,7 @@ class State:
 
     z: Tensor  # (rows, d)
     velocity: Tensor | None = None  # (rows, d), for the kernels that have one
-    gradient: Tensor | None = None  # (rows, d), of the potential at z, for the kernels that ask for it ahead
+    gradient: Tensor | None = None  # (rows, d), of the potential at z, for the kernels whose steps share it
 
 
 @final
@@ -128,12 +125,10 @@ class Info:
 
 
 class Kernel(abc.ABC):
-    """Draws z at time t given x' at time t + eta. `rtk.sample` calls `draw` once a segment."""
-
-    needs_energy: ClassVar[bool] = False
+    """Draws z at time t from x' at time t + eta. `rtk.sample` calls `draw` once per segment."""
 
     steps: int
-    """S: how many steps of noise a segment takes; segment k has the steps k S ... k S + S - 1."""
+    """S: the steps of noise per segment; segment k has the steps k S ... k S + S - 1."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "leaps", "predictor_steps"):
@@ -145,19 +140,14 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
-        """z (rows, d), and what it took. `noise` stands at the segment's first step."""
-
-    def check(self, has_energy: bool) -> None:
-        """Refuse a law this kernel cannot draw from."""
-        if self.needs_energy and not has_energy:
-            raise InputError(f"{type(self).__name__} needs energy differences, and this score or potential has none")
+        """z (rows, d), and what it took. `noise` is that of the segment's first step."""
 
 
 class MarkovKernel(Kernel):
     """A kernel that runs a Markov chain inside the segment: `init`, then `steps` times `step`.
 
-    `start`, `step` and `run` need only a `Potential`, so that a kernel can be used alone on any smooth law. Here one
-    chain for each of 1000 rows, on the law with density exp(-z^4 / 4) up to a constant:
+    `start`, `step` and `run` need only a `Potential`, so a kernel can be used alone on any smooth distribution. Here
+    one chain for each of 1000 rows, on the density exp(-z^4 / 4) up to a constant:
 
     >>> import torch
     >>> from drawahead import rtk
@@ -171,7 +161,7 @@ class MarkovKernel(Kernel):
     """
 
     begin: Start
-    """The law of the chain's first state in a segment."""
+    """The distribution of the chain's first state in a segment."""
 
     def init(self, target: RTKTarget, noise: Noise) -> State:
         """The first state of a segment."""
@@ -188,7 +178,7 @@ class MarkovKernel(Kernel):
         """One step of the chain, with the noise of that step."""
 
     def run(self, target: Potential, state: State, noise: Noise) -> tuple[State, Info]:
-        """`steps` steps, the first with the noise at hand."""
+        """`steps` steps, the first with this noise."""
         info = Info.sure(state.z, steps=0)
         for s in range(self.steps):
             state, more = self.step(target, state, noise.at(s))
@@ -196,7 +186,6 @@ class MarkovKernel(Kernel):
         return state, info
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
-        self.check(target.has_energy)
         state, info = self.run(target, self.init(target, noise), noise)
         return state.z, info
 
@@ -204,7 +193,7 @@ class MarkovKernel(Kernel):
 @final
 @dataclass(frozen=True)
 class PerSegment(Kernel):
-    """The kernel that `choose(time, eta)` gives for the segment of length eta that ends at `time`.
+    """The kernel `choose(time, eta)` for the segment of length eta that ends at `time`.
 
     `steps` is the most steps that any of them takes in a segment.
     """
@@ -214,6 +203,6 @@ class PerSegment(Kernel):
 
     def draw(self, target: RTKTarget, noise: Noise) -> tuple[Tensor, Info]:
         kernel = self.choose(target.time, target.eta)
-        if not isinstance(kernel, Kernel) or kernel.steps > self.steps:
+        if kernel.steps > self.steps:
             raise InputError(f"choose must give a kernel of at most steps = {self.steps} steps, not {kernel!r}")
         return kernel.draw(target, noise)

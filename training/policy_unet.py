@@ -16,7 +16,7 @@ from torch.nn.functional import mish
 
 from drawahead.errors import InputError
 from drawahead.networks.unet import waves
-from drawahead.validate import whole, wholes
+from drawahead.validate import wholes
 
 _KERNEL = 5
 
@@ -39,10 +39,6 @@ class PolicyUNet(nn.Module):
         groups: int = 8,
     ) -> None:
         super().__init__()
-        action, observed, embedded = (
-            whole(name, value, 1)
-            for name, value in (("action", action), ("observed", observed), ("embedded", embedded))
-        )
         widths = wholes("widths", widths, 1)
         if not widths or any(wide % groups for wide in widths) or embedded % 2:
             raise InputError(f"widths must be multiples of groups={groups} and embedded an even number")
@@ -99,7 +95,7 @@ class _Level(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions; what the network is told scales and shifts what is between them."""
+    """Two convolutions; time and observation scale and shift what is between them."""
 
     def __init__(self, narrow: int, wide: int, told: int, groups: int) -> None:
         super().__init__()
