@@ -21,7 +21,7 @@ import torch
 import drawahead as da
 from drawahead import InputError, design
 from drawahead.cli.app import run
-from drawahead.proteins.design import Options, batches, designer, scoring, settings
+from drawahead.proteins.design import Options, designer, scoring, settings
 from drawahead.proteins.design import job as jobs
 from drawahead.proteins.design.designer import Designer, DesignWorker
 from drawahead.proteins.design.problem import sample_numbers
@@ -137,7 +137,7 @@ def test_structures_that_share_rounds_get_the_same_sequences(
     assert {name: part.designed for name, part in together.parts.items()} == {
         name: part.designed for name, part in apart.parts.items()
     }
-    real, sizes = batches.Backbones, []
+    real, sizes = designer.Backbones, []
 
     def small(models: Any) -> Any:
         sizes.append(len(models))
@@ -145,7 +145,7 @@ def test_structures_that_share_rounds_get_the_same_sequences(
             raise torch.OutOfMemoryError("out of memory")
         return real(models)
 
-    monkeypatch.setattr(batches, "Backbones", small)
+    monkeypatch.setattr(designer, "Backbones", small)
     halved = design.run(tmp_path / "halved", [structures], asked(weights, dtype="float64"))
     assert sizes[0] == 4 and sizes[-2:] == [2, 2]
     assert (tmp_path / "halved" / "designs.csv").read_text() == (tmp_path / "together" / "designs.csv").read_text()
@@ -154,13 +154,13 @@ def test_structures_that_share_rounds_get_the_same_sequences(
 
 def test_similar_lengths_share_rounds_on_a_gpu(structures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {path.stem: read_structure(path) for path in sorted(structures.iterdir())}
-    assert batches.shared(found, 6, torch.device("cpu")) == [["gap"], ["one"], ["three"], ["two"]]
-    monkeypatch.setattr(batches, "memory", lambda device: 10**9)
-    assert batches.shared(found, 6, torch.device("meta")) == [["gap", "one"], ["three", "two"]]
-    monkeypatch.setattr(batches, "memory", lambda device: 10**5)
-    assert len(batches.shared(found, 6, torch.device("meta"))) == 4
-    monkeypatch.setattr(batches, "memory", lambda device: 10**9)
-    assert len(batches.shared(found, 13, torch.device("meta"))) == 3  # of eleven residues, fewer neighbours
+    assert designer.shared(found, 6, torch.device("cpu")) == [["gap"], ["one"], ["three"], ["two"]]
+    monkeypatch.setattr(designer, "memory", lambda device: 10**9)
+    assert designer.shared(found, 6, torch.device("meta")) == [["gap", "one"], ["three", "two"]]
+    monkeypatch.setattr(designer, "memory", lambda device: 10**5)
+    assert len(designer.shared(found, 6, torch.device("meta"))) == 4
+    monkeypatch.setattr(designer, "memory", lambda device: 10**9)
+    assert len(designer.shared(found, 13, torch.device("meta"))) == 3  # of eleven residues, fewer neighbours
 
 
 def test_gaps_are_written_as_the_package_writes_them(tmp_path: Path, structures: Path, weights: Path) -> None:

@@ -1,10 +1,9 @@
-"""Residues that share their amino acid: groups as they are given, and the steps of a design."""
+"""Residues that share their amino acid: groups, and the steps of a design."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import TypeAlias
 
 import torch
 
@@ -14,43 +13,26 @@ from drawahead.proteins.structures.backbone import Backbone
 from drawahead.validate import number, numbers, short
 
 Tied = Iterable[Iterable[int | str] | Mapping[int | str, float]]
-
-
-@final
-@dataclass(frozen=True)
-class Group:
-    """Residues that share their amino acid, and how much each one's logits count."""
-
-    members: tuple[int, ...]
-    weights: tuple[float, ...]
+Group: TypeAlias = dict[int, float]
+"""Residues that share their amino acid, by position, and how much each one's logits count."""
 
 
 def groups(structure: Backbone, tied: Tied | None) -> list[Group]:
-    """Tied groups as they were given: residues, or residues with their weights."""
+    """Tied groups from lists of residues, or from residues with their weights."""
     found: list[Group] = []
     seen: set[int] = set()
-    for i, group in enumerate([] if tied is None else _entries("tied", tied)):
-        given = group.items() if isinstance(group, Mapping) else [(one, 1.0) for one in _entries(f"tied[{i}]", group)]
-        pairs = [
-            (at, number(f"weight of {key} in tied[{i}]", weight))
-            for key, weight in given
-            for at in structure.select(key)
-        ]
-        for at, _ in pairs:
-            if at in seen:
-                raise InputError(
-                    f"tied[{i}]: residue {structure.labels[at]} is tied already; each is in one group at most"
-                )
-            seen.add(at)
-        if pairs:
-            found.append(Group(tuple(at for at, _ in pairs), tuple(weight for _, weight in pairs)))
-    return found
-
-
-def _entries(name: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InputError(f"{name} must be a list, such as [['A1', 'B1'], ['A2', 'B2']], not {short(given)}")
-    return list(given)
+    for i, group in enumerate(tied or []):
+        if isinstance(tied, str) or isinstance(group, str):
+            raise InputError(f"tied must be a list, such as [['A1', 'B1'], ['A2', 'B2']], not {short(tied)}")
+        found.append({})
+        for key, weight in group.items() if isinstance(group, Mapping) else [(one, 1.0) for one in group]:
+            for at in structure.select(key):
+                if at in seen:
+                    label = structure.labels[at]
+                    raise InputError(f"tied[{i}]: residue {label} is tied already; each is in one group at most")
+                seen.add(at)
+                found[-1][at] = number(f"weight of {key} in tied[{i}]", weight)
+    return [group for group in found if group]
 
 
 def symmetric(
@@ -61,9 +43,8 @@ def symmetric(
     if len(amounts) != len(chains):
         raise InputError(f"weights must be {len(chains)}, one a chain, not {len(amounts)}")
     for chain in chains:
-        if chain not in structure.chains:
-            raise InputError(f"the structure has no chain {chain}: it has {', '.join(structure.chains)}")
-    places = {chain: _places(structure, chain) for chain in chains}
+        structure.check_chain(chain)
+    places = {chain: structure.places(chain) for chain in chains}
     first = places[chains[0]] if chains else {}
     for chain, other in places.items():
         if other.keys() != first.keys():
@@ -75,24 +56,19 @@ def symmetric(
     return [{places[chain][at]: amount for chain, amount in zip(chains, amounts, strict=True)} for at in first]
 
 
-def _places(structure: Backbone, chain: str) -> dict[int, int]:
-    """The positions of a chain's residues by their place along it."""
-    return {int(structure.index[i]): i for i, of in enumerate(structure.chain) if of == chain}
-
-
 def steps(length: int, tied: Sequence[Group]) -> Steps:
     """The steps of a design: one for each group, in the place of its first residue, and one for each other residue."""
     if not tied:
         return Steps.single(length)
-    by_residue = {at: group for group in tied for at in group.members}
-    most = max(2, *(len(group.members) for group in tied))  # a weight of a single residue counts, too
-    members, weights, count, done = [], [], [], set()
+    by_residue = {at: group for group in tied for at in group}
+    most = max(2, *map(len, tied))  # a weight of a single residue counts, too
+    members, weights, count, done = [], [], [], set[int]()
     for at in range(length):
-        group = by_residue.get(at, Group((at,), (1.0,)))
-        if group.members[0] not in done:
-            done.add(group.members[0])
-            count.append(len(group.members))
-            short_by = most - len(group.members)
-            members.append([*group.members, *[group.members[0]] * short_by])
-            weights.append([weight / len(group.members) for weight in group.weights] + [0.0] * short_by)
+        if at not in done:
+            group = by_residue.get(at, {at: 1.0})
+            done |= group.keys()
+            count.append(len(group))
+            spare = most - len(group)
+            members.append([*group, *[next(iter(group))] * spare])
+            weights.append([*(weight / len(group) for weight in group.values()), *[0.0] * spare])
     return Steps(torch.tensor(members), torch.tensor(weights, dtype=torch.float64), torch.tensor(count))

@@ -59,7 +59,7 @@ def recovery(parts: Mapping[str, Part], most: int = 30) -> str:
     rows = []
     for i, (name, part) in enumerate(list(parts.items())[:most]):
         found = [each.recovery for each in part.designed]
-        low, mean, high = min(found), sum(found) / len(found), max(found)
+        low, mean, high = min(found), part.mean("recovery"), max(found)
         y, span = 20 * i + 14, 260 * (high - low) + 1
         rows.append(
             f'<text x="0" y="{y}">{escape(name[:22])}</text>'

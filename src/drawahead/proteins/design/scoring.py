@@ -11,13 +11,13 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from drawahead.errors import DrawaheadError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.jobs import files
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design import sources
 from drawahead.proteins.design.designer import native_scores
-from drawahead.proteins.design.folder import make, spelled
+from drawahead.proteins.design.folder import spelled
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import Problem, build
 from drawahead.proteins.design.tables import read_tables
@@ -32,7 +32,7 @@ SCORES, PROBABILITIES = "score_only", "unconditional_probs_only"
 @final
 @dataclass(frozen=True)
 class Scored:
-    """What is told of one structure."""
+    """The scores of one structure, averaged over its orders."""
 
     name: str
     score: float
@@ -49,15 +49,17 @@ def score(
     device: str = "cpu",
     on_fail: Callable[[str, str], None] | None = None,
 ) -> tuple[list[Scored], dict[str, str]]:
-    """Score the sequence of every structure in `asked.num` random orders, or write down the model's probabilities given
-    the backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
+    """Score the sequence of every structure in `asked.num` random orders, or write the model's probabilities given the
+    backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
     where = as_device("device", device)
     weights = Weights.load(sources.find_weights(asked)).to(getattr(torch, asked.dtype), where)
     tables, _ = read_tables(asked)
     home = Path(folder) / (PROBABILITIES if probabilities else SCORES)
-    home.parent.mkdir(parents=True, exist_ok=True)
     files.refuse_links(home.parent, home.name)
-    make(home)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{home} cannot be a folder of the job: {error.strerror or error}") from None
     found, failed = sources.find(structures)
     scores = []
     for name, path in found.items():

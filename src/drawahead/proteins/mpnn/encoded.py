@@ -33,6 +33,11 @@ class Steps:
         """(g, m): whether a member is one, and not repeated."""
         return torch.arange(self.members.shape[1]) < self.count[:, None]
 
+    def mean(self, values: Tensor) -> Tensor:
+        """Of values of residues (n, ...) the mean over those of each step (g, ...)."""
+        there = self.there[..., None]
+        return (values[self.members] * there).nan_to_num(neginf=-torch.inf, nan=0.0).sum(1) / there.sum(1)
+
     @property
     def of_residue(self) -> Tensor:
         """The step of every residue (n,)."""

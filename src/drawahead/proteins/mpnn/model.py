@@ -23,12 +23,11 @@ from drawahead.proteins.choices import (
     membrane_labels,
     native_tokens,
 )
-from drawahead.proteins.law import design_law
+from drawahead.proteins.law import Profile, design_law
 from drawahead.proteins.mpnn.decoder import Decoder
 from drawahead.proteins.mpnn.encoded import Steps
 from drawahead.proteins.mpnn.encoder import Surroundings, Weights, encode
 from drawahead.proteins.mpnn.oracle import BackboneOracle
-from drawahead.proteins.profile import Profile
 from drawahead.proteins.scores import Designs, Scores, scored
 from drawahead.proteins.structures.files import as_backbone
 from drawahead.proteins.ties import Tied, groups, steps
@@ -36,7 +35,7 @@ from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.validate import as_device, floating, number, short, whole
+from drawahead.validate import as_device, floating, number, whole
 
 __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 
@@ -215,7 +214,7 @@ class ProteinMPNN(BackboneOracle):
 
     def tokens(self, sequences: Sequence[str]) -> Tensor:
         """Sequences as tokens of every residue (m, n)."""
-        rows = [letters(f"sequences[{i}]", _without_breaks(i, given)) for i, given in enumerate(sequences)]
+        rows = [letters(f"sequences[{i}]", text.replace("/", "")) for i, text in enumerate(sequences)]
         for i, row in enumerate(rows):
             if len(row) != len(self.structure):
                 raise InputError(
@@ -232,9 +231,3 @@ class ProteinMPNN(BackboneOracle):
     def plain(self) -> Decoder:
         """The decoder that takes every residue by itself, tied or not."""
         return self.decoder.with_steps(Steps.single(len(self.structure)))
-
-
-def _without_breaks(i: int, sequence: Any) -> str:
-    if not isinstance(sequence, str):
-        raise InputError(f"sequences[{i}] must be a text, not {short(sequence)}")
-    return sequence.replace("/", "")

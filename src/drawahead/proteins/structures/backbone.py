@@ -100,6 +100,15 @@ class Backbone:
         """The names of its chains, in their order."""
         return tuple(dict.fromkeys(self.chain))
 
+    def check_chain(self, chain: str) -> None:
+        """Refuse a chain that the structure does not have."""
+        if chain not in self.chains:
+            raise InputError(f"there is no chain {chain}: the structure has {', '.join(self.chains)}")
+
+    def places(self, chain: str) -> dict[int, int]:
+        """The positions of a chain's residues by their place along it."""
+        return {int(self.index[i]): i for i, of in enumerate(self.chain) if of == chain}
+
     def only(self, chains: Iterable[str]) -> Backbone:
         """The same without all other chains."""
         kept = set(chains)
