@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import final
 
 import torch
@@ -71,15 +71,15 @@ class Structures:
     def tied(self) -> bool:
         return self.members.shape[2] > 1
 
-    def with_steps(self, steps: Steps) -> Structures:
-        """A single structure, drawn in other steps."""
-        device = self.nodes.device
-        step, turn = steps.of_residue.to(device), steps.turn.to(device)
-        members, weight = steps.members.to(device), steps.weight.to(device, self.nodes.dtype)
-        near = self.neighbours[0]
+    @staticmethod
+    def single(nodes: Tensor, neighbours: Tensor, still: Tensor, unseen: Tensor, steps: Steps) -> Structures:
+        """One structure, drawn in these steps."""
+        step, turn = steps.of_residue.to(nodes.device), steps.turn.to(nodes.device)
+        members, weight = steps.members.to(nodes.device), steps.weight.to(nodes)
+        near = neighbours[0]
         before = (step[near] == step[:, None]) & (turn[near] < turn[:, None])
         mate = torch.where(before, turn[near], -1)
-        return replace(self, step=step[None], mate=mate[None], members=members[None], weight=weight[None])
+        return Structures(nodes, neighbours, still, unseen, step[None], mate[None], members[None], weight[None])
 
 
 def stacked(structures: Sequence[Structures], length: int) -> Structures:

@@ -26,7 +26,7 @@ from drawahead.proteins.choices import (
 from drawahead.proteins.law import Profile, design_law
 from drawahead.proteins.mpnn.decoder import Decoder
 from drawahead.proteins.mpnn.encoded import Steps
-from drawahead.proteins.mpnn.encoder import Surroundings, Weights, encode
+from drawahead.proteins.mpnn.encoder import Weights, encode
 from drawahead.proteins.mpnn.oracle import BackboneOracle
 from drawahead.proteins.scores import Designs, Scores, scored
 from drawahead.proteins.structures.files import as_backbone
@@ -103,11 +103,8 @@ class ProteinMPNN(BackboneOracle):
             moved.to(self.device, dtype),
             self.structure.index.to(self.device),
             torch.tensor([names.index(name) for name in self.structure.chain], device=self.device),
-            Surroundings(
-                self.structure.ligand.to(self.device, dtype),
-                self.structure.elements.to(self.device),
-                membrane_labels(self.structure, membrane).to(self.device),
-            ),
+            (self.structure.ligand.to(self.device, dtype), self.structure.elements.to(self.device)),
+            membrane_labels(self.structure, membrane).to(self.device),
         )
         self.decoder = Decoder.on(network, graph, self.steps)
         self.bytes_per_query = 3 * graph.edges.numel() * graph.edges.element_size()
