@@ -81,10 +81,10 @@ class DPMPP2MSDE(Ladder):
 
 
 class Twice(Ladder):
-    """Steps that ask twice: at the level before the step, and at a second one, closer to the data."""
+    """Steps with two passes: at the level before the step, and at a second one, closer to the data."""
 
     def second(self) -> Tensor:
-        """The second level of each step (N,): halfway, in logarithms, to where it goes; 0 where none is asked."""
+        """The second level of each step (N,): halfway, in logarithms, to where it goes; 0 for steps with one pass."""
         here, after = self.levels()
         return (here * self.split(after)[0]).sqrt()
 
@@ -107,12 +107,12 @@ class _Composite:
 
     def __call__(self, x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
         here, there = (table[k] for table in self.levels[x.device])
-        asked = torch.where(there > 0, there, here)
+        level = torch.where(there > 0, there, here)
         one = self.model(x, here, **given).double()
         wide = x.double()
-        first, second = (level.view(-1, *(1,) * (x.dim() - 1)) for level in (here, asked))
+        first, second = (each.view(-1, *(1,) * (x.dim() - 1)) for each in (here, level))
         at = wide + (second / first - 1) * (wide - one)  # Euler's step
-        two = self.model(at.to(x.dtype), asked, **given).double()
+        two = self.model(at.to(x.dtype), level, **given).double()
         both = self.schedule.combine(wide, first, one, second, at, two)
         return torch.where((there > 0).view_as(first), both, one)
 

@@ -50,13 +50,13 @@ class _Looked:
 
 @final
 class Tables(dict[torch.device, tuple[Tensor, ...]]):
-    """Tables on every device that asks: they are carried over once, not with every call."""
+    """Tables on each device where they are used: copied there once, not with every call."""
 
     def __init__(self, *tables: Tensor) -> None:
         self.tables = tables
 
     def captured_parts(self) -> dict[str, object]:
-        """What a captured round depends on: which devices have asked so far is no part of it."""
+        """The parts that a captured round depends on: not the devices that have copies so far."""
         return {"tables": self.tables}
 
     def __missing__(self, device: torch.device) -> tuple[Tensor, ...]:

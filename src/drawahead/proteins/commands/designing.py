@@ -1,4 +1,4 @@
-"""What `drawahead design` does: the job, its progress, and what it says in the end."""
+"""The work of `drawahead design`: the job, its progress, and the lines it prints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def draw(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Design, and say what was written."""
+    """Design, and print which files were written."""
     try:
         with warnings_told(), bar() as show:
 

@@ -97,7 +97,7 @@ class Part:
 
     def mean(self, name: str) -> float:
         """The mean of an attribute of the designs."""
-        return sum(getattr(each, name) for each in self.designed) / len(self.designed)
+        return float(np.mean([getattr(each, name) for each in self.designed]))
 
 
 @final

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
-from drawahead.proteins.choices import ALPHABET, biases
+from drawahead.proteins.choices import ALPHABET, biases, symmetric
 from drawahead.proteins.design import tables as jsonl
 from drawahead.proteins.design.options import Options, names, pairs
 from drawahead.proteins.mpnn.model import Profile, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import Backbone
-from drawahead.proteins.ties import symmetric
 from drawahead.validate import short
 
 Entries = Mapping[str, Any]
@@ -136,11 +135,13 @@ def _tied(structure: Backbone, options: Options, entries: Entries) -> list[Any]:
 def _profile(structure: Backbone, options: Options, entries: Entries) -> Profile | None:
     if "pssm" not in entries:
         return None
-    wanted = ["pssm_coef", "pssm_bias", *["pssm_log_odds"] * options.pssm_log_odds]
-    trust, table, *odds = (
-        jsonl.by_residue("pssm", structure, entries["pssm"], key, 1 if key == "pssm_coef" else 21) for key in wanted
-    )
-    return Profile(trust[:, 0], table, options.pssm_share, *odds or [None], options.pssm_threshold)
+
+    def table(key: str, width: int = 21) -> Tensor:
+        return jsonl.by_residue("pssm", structure, entries["pssm"], key, width)
+
+    odds = table("pssm_log_odds") if options.pssm_log_odds else None
+    trust, rows = table("pssm_coef", 1)[:, 0], table("pssm_bias")
+    return Profile(trust, rows, options.pssm_share, odds, options.pssm_threshold)
 
 
 def _membrane(options: Options) -> dict[int | str, int]:

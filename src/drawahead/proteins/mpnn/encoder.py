@@ -167,7 +167,7 @@ def _apart(atoms: Tensor, neighbours: Tensor) -> Tensor:
 
 
 def _edges(weights: Weights, geometry: Tensor, neighbours: Tensor, index: Tensor, chain: Tensor) -> Tensor:
-    """What is known of each edge before the encoder (n, k, d)."""
+    """The features of each edge before the encoder (n, k, d)."""
     offset = (index[:, None] - index[neighbours] + _FARTHEST).clamp(0, 2 * _FARTHEST)
     offset = torch.where(chain[:, None] == chain[neighbours], offset, 2 * _FARTHEST + 1)
     along = weights.linear("features.embeddings.linear", one_hot(offset, 2 * _FARTHEST + 2).to(geometry.dtype))

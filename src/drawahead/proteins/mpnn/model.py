@@ -17,11 +17,14 @@ from drawahead.oracles.tokens import HIDDEN
 from drawahead.proteins.choices import (
     ALPHABET,
     Fixed,
+    Tied,
     evidence_places,
+    groups,
     known_steps,
     letters,
     membrane_labels,
     native_tokens,
+    steps,
 )
 from drawahead.proteins.law import Profile, design_law
 from drawahead.proteins.mpnn.decoder import Decoder
@@ -30,7 +33,6 @@ from drawahead.proteins.mpnn.encoder import Weights, encode
 from drawahead.proteins.mpnn.oracle import BackboneOracle
 from drawahead.proteins.scores import Designs, Scores, scored
 from drawahead.proteins.structures.files import as_backbone
-from drawahead.proteins.ties import Tied, groups, steps
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
@@ -57,7 +59,7 @@ class ProteinMPNN(BackboneOracle):
     profile: amino acid frequencies from elsewhere, such as an alignment, mixed into the distribution.
     membrane: for membrane models, where residues lie: 0, 1 (at its surface) or 2 (inside), or {"A10-25": 2} for some;
         for the one with a global label, 1 for a transmembrane protein.
-    evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
+    evidence_order: a permutation of the steps; fixed ones are decoded first, in this order (default: a fixed random
         one). Residues decoded later attend to a fixed residue's token and to its own context.
     backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
 
@@ -143,7 +145,7 @@ class ProteinMPNN(BackboneOracle):
         progress: bool | None = None,
     ) -> Designs:
         """Draw `num` sequences; `Designs` holds them with their scores. Arguments are those of `chain` and `sample`;
-        the sampler is `Coupled()` unless another is given."""
+        the sampler is `Coupled()` by default."""
         chain = self.chain(fixed, order, design_chains=design_chains, redesign=redesign)
         result = sample(
             chain,
@@ -188,7 +190,7 @@ class ProteinMPNN(BackboneOracle):
 
     def log_probs(self, sequences: Sequence[str] | str | None = None, *, order: Order = None, seed: int = 0) -> Tensor:
         """The model's own log-probabilities: of every residue given the backbone alone (n, 21); or, of sequences, given
-        those before it in the order (m, n, 21), which is random unless given."""
+        those before it in the order (m, n, 21), which is random by default."""
         if sequences is None:
             hidden = torch.zeros(1, len(self.structure), dtype=torch.int64, device=self.device)
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Protein backbones: read from a PDB or mmCIF file, given as coordinates, or made up."""
+"""Protein backbones: from a PDB or mmCIF file, from coordinates, or made up."""
 
 from __future__ import annotations
 
