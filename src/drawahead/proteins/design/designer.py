@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import final
 
 import torch
 from torch import Tensor
 
 from drawahead.chains.base import Tally
-from drawahead.errors import DrawaheadError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.executors.chunks import CHUNK_BYTES, out_of_memory
 from drawahead.executors.local import Local
 from drawahead.oracles.needs import check_memory
@@ -18,11 +19,12 @@ from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design.folder import Designed, Native, Part, spelled
 from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import Problem, build, sample_numbers
-from drawahead.proteins.design.tables import ChoiceTables
+from drawahead.proteins.design.sources import find_weights
+from drawahead.proteins.design.tables import ChoiceTables, read_tables
 from drawahead.proteins.mpnn.backbones import Backbones, rung
 from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.scores import Designs, scored
-from drawahead.proteins.structures.files import Backbone
+from drawahead.proteins.structures.files import Backbone, read_structure
 from drawahead.report import Report
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled
@@ -56,13 +58,31 @@ class Designer:
     """Designs groups of structures. Whatever fails is named, and the rest of its group is done."""
 
     options: Options
-    tables: ChoiceTables
+    file: Path
+    """Of the weights."""
     weights: Weights
+    tables: ChoiceTables
+    sums: Mapping[str, str]
+    """The checksums of the files that the tables are from."""
     device: torch.device
-    batch: int | None
+    batch: int | None = None
     """The most sequences under way at a time."""
-    model: str
-    """The name of the weights."""
+
+    @staticmethod
+    def of(options: Options, device: torch.device, batch: int | None = None) -> Designer:
+        """Read the files that the options name."""
+        file = find_weights(options)
+        weights = Weights.load(file)
+        if options.ca_only and not weights.ca_only:
+            raise InputError(f"--ca-only: {file} holds weights of full backbones")
+        return Designer(options, file, weights, *read_tables(options), device, batch)
+
+    def read(self, path: Path) -> Backbone:
+        """The structure in a file."""
+        return read_structure(path, ca_only=self.weights.ca_only)
+
+    def problem(self, name: str, structure: Backbone) -> Problem:
+        return build(name, structure, self.weights, self.options, self.tables, self.device)
 
     def there(self) -> Designer:
         """With the weights on the device."""
@@ -82,7 +102,7 @@ class Designer:
             try:
                 needed = num * (_SEQUENCE_BYTES + _LETTER_BYTES * len(structure))
                 check_memory(f"{num:,} sequences need", needed, "ask for fewer with --num")
-                problems.append(build(name, structure, self.weights, self.options, self.tables, self.device))
+                problems.append(self.problem(name, structure))
             except DrawaheadError as error:
                 outcome.failed[name] = str(error)
         self._add(problems, self.batch or _LIVE, outcome, count)
@@ -95,7 +115,7 @@ class Designer:
         if not problems:
             return
         try:
-            parts = draw(problems, self.options, self.model, live, on_round)
+            parts = draw(problems, self.options, self.file.stem, live, on_round)
         except Exception as error:
             full, ours = out_of_memory(error.__cause__ or error), isinstance(error, DrawaheadError)
             alone = len(problems) == 1 and not (full and live > 1)

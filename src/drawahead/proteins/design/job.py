@@ -17,9 +17,7 @@ from drawahead.proteins.design import sources
 from drawahead.proteins.design.designer import WORKER_BYTES, Designer, DesignWorker, Outcome, StructureGroup, shared
 from drawahead.proteins.design.folder import Folder, Part, begun
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.tables import read_tables
-from drawahead.proteins.mpnn.model import Weights
-from drawahead.proteins.structures.files import Backbone, read_structure
+from drawahead.proteins.structures.files import Backbone
 from drawahead.report import Report
 from drawahead.show.progress import clock
 from drawahead.validate import as_device
@@ -92,22 +90,17 @@ def run(
     """
     options = asked or Options()
     where = torch.device(device) if workers else as_device("device", device)
-    file = sources.find_weights(options)
-    weights = Weights.load(file)
-    if options.ca_only and not weights.ca_only:
-        raise InputError(f"--ca-only: {file} holds weights of full backbones")
-    tables, sums = read_tables(options)
+    designer = Designer.of(options, where, batch)
     about = {
         "asked": options.to_dict(),
         "structures": [str(Path(path).absolute()) for path in structures],
-        "weights": files.sha256(file.read_bytes()),
-        "files": sums,
+        "weights": files.sha256(designer.file.read_bytes()),
+        "files": designer.sums,
     }
     home = Path(folder)
     found, wrong = sources.find(structures)
     try:
         with Folder.opened(home, about, resume=resume) as opened:
-            designer = Designer(options, tables, weights, where, batch, file.stem)
             work = _Work(opened, designer, workers, watch, on_fail)
             parts = work.all(found, wrong)
             opened.write_table(parts, options.seed)
@@ -143,7 +136,7 @@ class _Work:
                 sums[name] = files.sha256(_bytes(path))
                 done = self.folder.finished(name, sums[name], each)
                 if done is None:
-                    waiting[name] = read_structure(path, ca_only=self.designer.weights.ca_only)
+                    waiting[name] = self.designer.read(path)
                     continue
             except DrawaheadError as error:
                 self._fail(name, str(error))

@@ -12,13 +12,11 @@ import torch
 
 from drawahead.errors import InputError
 from drawahead.proteins.design import sources
+from drawahead.proteins.design.designer import Designer
 from drawahead.proteins.design.folder import Part
 from drawahead.proteins.design.job import DesignJob, settings
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.problem import build, sample_numbers
-from drawahead.proteins.design.tables import read_tables
-from drawahead.proteins.mpnn.model import Weights
-from drawahead.proteins.structures.files import read_structure
+from drawahead.proteins.design.problem import sample_numbers
 from drawahead.sample import sample
 from drawahead.samplers import Coupled
 from drawahead.show.films.film import film, filmable
@@ -106,9 +104,8 @@ def _about(options: Options) -> dict[str, object]:
 def _film(name: str, options: Options, paths: Sequence[str]) -> Film | None:
     """How the first sequence of a structure was sampled; it is drawn again, on the CPU."""
     heat = options.temperature[0]
-    weights = Weights.load(sources.find_weights(options))
-    structure = read_structure(sources.find(paths)[0][name], ca_only=weights.ca_only)
-    problem = build(name, structure, weights, options, read_tables(options)[0], "cpu")
+    designer = Designer.of(options, torch.device("cpu"))
+    problem = designer.problem(name, designer.read(sources.find(paths)[0][name]))
     chain = problem.chain(sample_numbers(name, heat, 1), torch.tensor([heat]))
     result = sample(chain, 1, sampler=Coupled(), seed=options.seed)
     return film(chain, result, 1) if filmable(chain, result, None) else None

@@ -16,13 +16,10 @@ from drawahead.jobs import files
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design import sources
-from drawahead.proteins.design.designer import native_scores
+from drawahead.proteins.design.designer import Designer, native_scores
 from drawahead.proteins.design.folder import spelled
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.problem import Problem, build
-from drawahead.proteins.design.tables import read_tables
-from drawahead.proteins.mpnn.model import Weights
-from drawahead.proteins.structures.files import read_structure
+from drawahead.proteins.design.problem import Problem
 from drawahead.validate import as_device
 
 _ORDER_BYTES = 48  # of the scores of an order, and of what is written of them
@@ -51,9 +48,7 @@ def score(
 ) -> tuple[list[Scored], dict[str, str]]:
     """Score the sequence of every structure in `asked.num` random orders, or write the model's probabilities given the
     backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
-    where = as_device("device", device)
-    weights = Weights.load(sources.find_weights(asked)).to(getattr(torch, asked.dtype), where)
-    tables, _ = read_tables(asked)
+    designer = Designer.of(asked, as_device("device", device)).there()
     home = Path(folder) / (PROBABILITIES if probabilities else SCORES)
     files.refuse_links(home.parent, home.name)
     try:
@@ -64,8 +59,7 @@ def score(
     scores = []
     for name, path in found.items():
         try:
-            structure = read_structure(path, ca_only=weights.ca_only)
-            problem = build(name, structure, weights, asked, tables, where)
+            problem = designer.problem(name, designer.read(path))
             check_memory(
                 f"the scores of {asked.num:,} orders need", asked.num * _ORDER_BYTES, "ask for fewer with --num"
             )
