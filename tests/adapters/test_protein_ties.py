@@ -14,13 +14,11 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, Sequential
-from drawahead.laws import Categorical
 from drawahead.oracles.tokens import CountingOracle
 from drawahead.proteins.mpnn.decoder import Decoder
 from drawahead.proteins.mpnn.encoder import encode
 from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
-from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.adapters.mpnn_literal import random_weights, step_law
@@ -184,7 +182,7 @@ def dimer() -> Backbone:
 
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_the_published_sampler_with_the_same_noise_gives_the_same_sequences(
-    model: Any, weights: Weights, monkeypatch: pytest.MonkeyPatch, temperature: float
+    model: Any, weights: Weights, with_our_noise: Callable[..., None], temperature: float
 ) -> None:
     """Token for token, and every law on the way: the package's own `tied_sample`, two chains tied, some residues only
     in one of them, weights that differ, and a fixed group."""
@@ -204,14 +202,7 @@ def test_the_published_sampler_with_the_same_noise_gives_the_same_sequences(
     fixed = ["A5", "B5"]
     chain = mpnn.chain(fixed=fixed, order=order)
     ours = da.sample(chain, rows, sampler=Coupled(), seed=7)
-    stream, taken = Stream.of_samples(7, torch.arange(rows)), itertools.count(-1)  # the fixed group draws, too
-
-    def gumbel(probabilities: Tensor, count: int) -> Tensor:
-        law = Categorical(probabilities.double().log()[:, None])
-        step = max(0, next(taken))
-        return law.draw(law.noise(stream, Purpose.VALUE, torch.full((rows, 1), step)))
-
-    monkeypatch.setattr(torch, "multinomial", gumbel)
+    with_our_noise(rows, first=-1)  # the fixed group draws, too
     residue_rank = order.argsort()[mpnn.steps.of_residue].double() + 1 + 0.1 * mpnn.steps.turn
     known = torch.ones(rows, n)
     known[:, [4, 80]] = 0

@@ -18,11 +18,9 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Recursive, Sequential, Stepwise
-from drawahead.laws import Categorical
 from drawahead.oracles.tokens import HIDDEN, CountingOracle
 from drawahead.proteins.mpnn.model import ALPHABET, ProteinMPNN, Weights
 from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_pdb
-from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.adapters.conftest import PACKAGE, WEIGHTS
@@ -168,7 +166,7 @@ def test_both_ways_to_answer_a_cell_agree(weights: Weights) -> None:
 
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_the_published_sampler_with_the_same_noise_gives_the_same_sequences(
-    model: Any, weights: Weights, monkeypatch: pytest.MonkeyPatch, temperature: float
+    model: Any, weights: Weights, with_our_noise: Callable[..., None], temperature: float
 ) -> None:
     """Token for token: the package's own `sample()`, with drawahead's noise in place of its multinomial draw."""
     structure = read_pdb(UBIQUITIN)
@@ -176,14 +174,7 @@ def test_the_published_sampler_with_the_same_noise_gives_the_same_sequences(
     mpnn = ProteinMPNN(weights, structure, temperature=temperature, bias={"A": -0.3, "K": 0.2}, omit="XC")
     order = orders(rows, n, seed=20)
     ours = da.sample(mpnn.chain(order=order), rows, sampler=Coupled(), seed=7)
-    stream = Stream.of_samples(7, torch.arange(rows))
-    steps = itertools.count()
-
-    def gumbel(probabilities: Tensor, count: int) -> Tensor:
-        law = Categorical(probabilities.double().log()[:, None])
-        return law.draw(law.noise(stream, Purpose.VALUE, torch.full((rows, 1), next(steps))))
-
-    monkeypatch.setattr(torch, "multinomial", gumbel)
+    with_our_noise(rows)
     known = features(structure, rows)
     with torch.no_grad():
         theirs = model.sample(
@@ -349,14 +340,7 @@ def test_structures_and_weights_that_cannot_be_used(tmp_path: Path, weights: Wei
     ):
         with pytest.raises(InputError, match=message):
             ProteinMPNN(path, peptide)
-    (tmp_path / "bad.pdb").write_text(UBIQUITIN.read_text().replace("27.343", "27.3x3"))
-    (tmp_path / "empty.pdb").write_text("data_1ABC\n")
-    (tmp_path / "alpha.pdb").write_text("".join(x for x in UBIQUITIN.open() if " CA " in x))
     for file, message in (
-        ("missing.pdb", "cannot read the structure"),
-        (tmp_path / "bad.pdb", "bad.pdb, line 5"),
-        (tmp_path / "empty.pdb", "no ATOM records"),
-        (tmp_path / "alpha.pdb", "no residue has all"),
         (torch.full((5, 4, 3), torch.nan), "residue 0 are not finite"),
         (torch.zeros(5, 3, 3), r"\(residues, 4, 3\)"),
         (torch.zeros(0, 4, 3), r"\(residues, 4, 3\)"),

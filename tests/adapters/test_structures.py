@@ -14,28 +14,11 @@ from drawahead import InputError
 from drawahead.proteins.structures.files import Backbone, made_up_backbone, read_structure
 
 HERE = Path(__file__).parent / "data"
-COLUMNS = [
-    "group_PDB",
-    "id",
-    "type_symbol",
-    "label_atom_id",
-    "label_alt_id",
-    "label_comp_id",
-    "label_asym_id",
-    "label_entity_id",
-    "label_seq_id",
-    "pdbx_PDB_ins_code",
-    "Cartn_x",
-    "Cartn_y",
-    "Cartn_z",
-    "occupancy",
-    "B_iso_or_equiv",
-    "auth_seq_id",
-    "auth_comp_id",
-    "auth_asym_id",
-    "auth_atom_id",
-    "pdbx_PDB_model_num",
-]
+COLUMNS = (
+    "group_PDB id type_symbol label_atom_id label_alt_id label_comp_id label_asym_id label_entity_id label_seq_id "
+    "pdbx_PDB_ins_code Cartn_x Cartn_y Cartn_z occupancy B_iso_or_equiv auth_seq_id auth_comp_id auth_asym_id "
+    "auth_atom_id pdbx_PDB_model_num"
+)
 
 
 def as_mmcif(path: Path) -> str:
@@ -48,7 +31,7 @@ def as_mmcif(path: Path) -> str:
         xyz = [line[at : at + 8] for at in (30, 38, 46)]
         cells = [kind, "1", "C", atom, alt.strip() or ".", name, f"{chain}x", "1", "7", inserted.strip() or "?", *xyz]
         rows.append(" ".join(" ".join([*cells, "1.00 0.00", number, name, chain, atom, str(model)]).split()))
-    head = "\n".join(f"_atom_site.{column}" for column in COLUMNS)
+    head = "\n".join(f"_atom_site.{column}" for column in COLUMNS.split())
     intro = "data_TEST\n#\n_entry.id TEST\nloop_\n_audit.text\n'loop_ it''s'\n;\nATOM in a text\n;\n#\nloop_\n"
     return f"{intro}{head}\n" + "\n".join(rows) + "\n#\nloop_\n_other.a\n_other.b\n1 2\n"
 

@@ -21,11 +21,10 @@ import torch
 import drawahead as da
 from drawahead import InputError, design
 from drawahead.cli.app import run
-from drawahead.proteins.design import Options, batches, designer, scoring, settings
+from drawahead.proteins.design import Options, designer, scoring, settings
 from drawahead.proteins.design import job as jobs
 from drawahead.proteins.design.designer import Designer, DesignWorker
 from drawahead.proteins.design.problem import sample_numbers
-from drawahead.proteins.design.tables import read_tables
 from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
 from drawahead.proteins.structures.files import read_structure
 from tests.design.structures import folder_of, save_weights
@@ -63,6 +62,13 @@ def structures(tmp_path: Path) -> Path:
 
 def asked(weights: Path, **options: Any) -> Options:
     return Options(weights=str(weights), num=2, temperature=(0.1, 0.5), seed=3, **options)
+
+
+def drawn(name: str, file: str, weights: Path, structures: Path, **options: Any) -> list[str]:
+    """The sequences of one structure."""
+    job = design.run(structures.parent / name, [structures / f"{file}.pdb"], asked(weights, **options))
+    assert not job.failed, job.failed
+    return [one.sequence for one in job.parts[file].designed]
 
 
 def entries(path: Path) -> list[tuple[str, str]]:
@@ -117,8 +123,7 @@ def test_a_worker_designs_what_a_job_does(tmp_path: Path, structures: Path, weig
     given = asked(weights, fixed="B3")  # only one of them has a chain B
     here = design.run(tmp_path / "here", [structures], given)
     worker = DesignWorker()
-    there = Weights.load(weights / "vanilla_model_weights" / "v_48_020.pt")
-    made = Designer(given, read_tables(given)[0], there, torch.device("cpu"), None, "v_48_020")
+    made = Designer.of(given, torch.device("cpu"))
     worker.build(lambda: pickle.loads(pickle.dumps(made)))
     paths = {path.stem: path for path in structures.glob("*.pdb")}
     outcome, _ = worker.evaluate(pickle.loads(pickle.dumps({n: read_structure(p) for n, p in paths.items()})))
@@ -137,7 +142,7 @@ def test_structures_that_share_rounds_get_the_same_sequences(
     assert {name: part.designed for name, part in together.parts.items()} == {
         name: part.designed for name, part in apart.parts.items()
     }
-    real, sizes = batches.Backbones, []
+    real, sizes = designer.Backbones, []
 
     def small(models: Any) -> Any:
         sizes.append(len(models))
@@ -145,7 +150,7 @@ def test_structures_that_share_rounds_get_the_same_sequences(
             raise torch.OutOfMemoryError("out of memory")
         return real(models)
 
-    monkeypatch.setattr(batches, "Backbones", small)
+    monkeypatch.setattr(designer, "Backbones", small)
     halved = design.run(tmp_path / "halved", [structures], asked(weights, dtype="float64"))
     assert sizes[0] == 4 and sizes[-2:] == [2, 2]
     assert (tmp_path / "halved" / "designs.csv").read_text() == (tmp_path / "together" / "designs.csv").read_text()
@@ -154,13 +159,13 @@ def test_structures_that_share_rounds_get_the_same_sequences(
 
 def test_similar_lengths_share_rounds_on_a_gpu(structures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {path.stem: read_structure(path) for path in sorted(structures.iterdir())}
-    assert batches.shared(found, 6, torch.device("cpu")) == [["gap"], ["one"], ["three"], ["two"]]
-    monkeypatch.setattr(batches, "memory", lambda device: 10**9)
-    assert batches.shared(found, 6, torch.device("meta")) == [["gap", "one"], ["three", "two"]]
-    monkeypatch.setattr(batches, "memory", lambda device: 10**5)
-    assert len(batches.shared(found, 6, torch.device("meta"))) == 4
-    monkeypatch.setattr(batches, "memory", lambda device: 10**9)
-    assert len(batches.shared(found, 13, torch.device("meta"))) == 3  # of eleven residues, fewer neighbours
+    assert designer.shared(found, 6, torch.device("cpu")) == [["gap"], ["one"], ["three"], ["two"]]
+    monkeypatch.setattr(designer, "memory", lambda device: 10**9)
+    assert designer.shared(found, 6, torch.device("meta")) == [["gap", "one"], ["three", "two"]]
+    monkeypatch.setattr(designer, "memory", lambda device: 10**5)
+    assert len(designer.shared(found, 6, torch.device("meta"))) == 4
+    monkeypatch.setattr(designer, "memory", lambda device: 10**9)
+    assert len(designer.shared(found, 13, torch.device("meta"))) == 3  # of eleven residues, fewer neighbours
 
 
 def test_gaps_are_written_as_the_package_writes_them(tmp_path: Path, structures: Path, weights: Path) -> None:
@@ -173,21 +178,19 @@ def test_gaps_are_written_as_the_package_writes_them(tmp_path: Path, structures:
         assert "X" not in one.sequence.replace("XX", "")
 
 
-def test_options_reach_the_model(tmp_path: Path, structures: Path, weights: Path) -> None:
-    def drawn(name: str, file: str = "three", **options: Any) -> list[str]:
-        job = design.run(tmp_path / name, [structures / f"{file}.pdb"], asked(weights, **options))
-        assert not job.failed, job.failed
-        return [one.sequence for one in job.parts[file].designed]
+def test_options_reach_the_model(structures: Path, weights: Path) -> None:
+    def of_three(name: str, **options: Any) -> list[str]:
+        return drawn(name, "three", weights, structures, **options)
 
-    assert all(len(set(one.split("/"))) == 1 for one in drawn("symmetry", symmetry="A,B,C"))
-    assert all(one[:2] == one[9:11] for one in drawn("tied", tied="A1-2=B1-2"))
-    assert all(one.startswith("ACD") and one[9] == "A" for one in drawn("fixed", fixed="A1-3,B1"))
-    assert all(one[1:] == "CDEFGHI/ACDEFGHI/ACDEFGHI" for one in drawn("redesign", redesign="A1"))
-    assert all(set(one) <= set("AW/") for one in drawn("omit", omit="CDEFGHIKLMNPQRSTVY"))
-    assert all(one[2] in "AW" for one in drawn("omit_at", omit_at="A3=CDEFGHIKLMNPQRSTVY"))
-    assert all(set(one) == {"W", "/"} for one in drawn("bias", bias="W=100"))
-    assert all("/" not in one for one in drawn("chains", chains="B", fixed_chains="A"))
-    assert drawn("noise", backbone_noise=0.5) != drawn("plain")
+    assert all(len(set(one.split("/"))) == 1 for one in of_three("symmetry", symmetry="A,B,C"))
+    assert all(one[:2] == one[9:11] for one in of_three("tied", tied="A1-2=B1-2"))
+    assert all(one.startswith("ACD") and one[9] == "A" for one in of_three("fixed", fixed="A1-3,B1"))
+    assert all(one[1:] == "CDEFGHI/ACDEFGHI/ACDEFGHI" for one in of_three("redesign", redesign="A1"))
+    assert all(set(one) <= set("AW/") for one in of_three("omit", omit="CDEFGHIKLMNPQRSTVY"))
+    assert all(one[2] in "AW" for one in of_three("omit_at", omit_at="A3=CDEFGHIKLMNPQRSTVY"))
+    assert all(set(one) == {"W", "/"} for one in of_three("bias", bias="W=100"))
+    assert all("/" not in one for one in of_three("chains", chains="B", fixed_chains="A"))
+    assert of_three("noise", backbone_noise=0.5) != of_three("plain")
 
 
 def test_files_in_the_formats_of_the_package(tmp_path: Path, structures: Path, weights: Path) -> None:
@@ -198,31 +201,29 @@ def test_files_in_the_formats_of_the_package(tmp_path: Path, structures: Path, w
         path.write_text(json.dumps(content) + "\n")
         return str(path)
 
-    def drawn(name: str, structure: str = "three", **options: Any) -> list[str]:
-        job = design.run(tmp_path / name, [structures / f"{structure}.pdb"], asked(weights, **options))
-        assert not job.failed, job.failed
-        return [one.sequence for one in job.parts[structure].designed]
+    def of(name: str, structure: str = "three", **options: Any) -> list[str]:
+        return drawn(name, structure, weights, structures, **options)
 
     chains = file("chains", {"three": [["A", "C"], ["B"]]})
-    assert all(one.count("/") == 1 for one in drawn("o1", chains=chains))
+    assert all(one.count("/") == 1 for one in of("o1", chains=chains))
     fixed = file("fixed", {"three": {"A": [1, 2], "B": [], "C": [8]}, "gap": {"A": [1, 4, 6]}})
-    assert all(one.startswith("AC") and one.endswith("I") for one in drawn("o2", fixed=fixed))
+    assert all(one.startswith("AC") and one.endswith("I") for one in of("o2", fixed=fixed))
     native = read_structure(structures / "gap.pdb").sequence
-    assert all(one[0] == native[0] and one[5] == native[3] for one in drawn("o3", "gap", fixed=fixed))
+    assert all(one[0] == native[0] and one[5] == native[3] for one in of("o3", "gap", fixed=fixed))
     tied = file("tied", {"three": [{"A": [1], "B": [1]}, {"A": [[2], [1.0]], "C": [[2, 3], [0.5, -0.2]]}]})
-    assert all(one[0] == one[9] and one[1] == one[19] == one[20] for one in drawn("o4", tied=tied))
+    assert all(one[0] == one[9] and one[1] == one[19] == one[20] for one in of("o4", tied=tied))
     omit = file("omit", {"three": {"A": [[[1, 2], "CDEFGHIKLMNPQRSTVY"], [[1], "W"]]}})
-    assert all(one[0] == "A" and one[1] in "AW" for one in drawn("o5", omit_at=omit))
-    assert all(set(one) == {"W", "/"} for one in drawn("o6", bias=file("bias", {"W": 100.0})))
+    assert all(one[0] == "A" and one[1] in "AW" for one in of("o5", omit_at=omit))
+    assert all(set(one) == {"W", "/"} for one in of("o6", bias=file("bias", {"W": 100.0})))
     rows = np.zeros((14, 21))
     rows[5, 18] = 100.0
     by_residue = file("by_residue", {"gap": {"A": rows.tolist()}})
-    assert all(one[5] == "W" for one in drawn("o7", "gap", bias_file=by_residue))
+    assert all(one[5] == "W" for one in of("o7", "gap", bias_file=by_residue))
     profile = np.zeros((14, 21))
     profile[:, 1] = 1.0
     entry = {"pssm_coef": [1.0] * 14, "pssm_bias": profile.tolist(), "pssm_log_odds": (-rows).tolist()}
     pssm = file("pssm", {"gap": {"A": entry}})
-    assert all(set(one[:8] + one[9:]) == set("CX") for one in drawn("o8", "gap", pssm=pssm, pssm_share=1.0))
+    assert all(set(one[:8] + one[9:]) == set("CX") for one in of("o8", "gap", pssm=pssm, pssm_share=1.0))
     for options, message in (
         ({"fixed": fixed}, "the file of --fixed has no entry one"),
         ({"fixed": file("far", {"one": {"A": [13]}})}, r"--fixed: chain A has places 1 \.\.\. 12, not 13"),

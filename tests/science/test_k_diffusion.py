@@ -225,7 +225,7 @@ def test_noise_of_a_first_half_that_is_forgotten_is_noticed() -> None:
 
 
 def test_what_is_wrong_is_said_in_one_line() -> None:
-    with pytest.raises(da.InputError, match=r"sigmas\[2\] = 2 does not; sort them, the largest first"):
+    with pytest.raises(da.InputError, match="sigmas must be at least two numbers that fall strictly"):
         da.science.DPMPPSDE((3.0, 1.0, 2.0))
     with pytest.raises(da.InputError, match="eta must be a number above 0"):
         da.science.DPM2Ancestral(SIGMAS, eta=0.0)

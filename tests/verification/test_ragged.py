@@ -56,7 +56,7 @@ def test_steps_that_go_wrong_fail() -> None:
 
 def test_where_nothing_is_hidden_the_verdict_says_that_nothing_was_tested() -> None:
     verdict = da.verify(TokenChain(GRID, evidence=torch.zeros(6, dtype=torch.int64)), 50)
-    assert verdict.passed and "asked nothing" in verdict.words and "PASSED:" not in verdict.words
+    assert verdict.passed and "there is no query" in verdict.words and "PASSED:" not in verdict.words
     assert any("none of them is random" in what for what in verdict.untested)
 
 

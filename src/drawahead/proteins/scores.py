@@ -1,4 +1,4 @@
-"""Designed sequences, and how likely the model finds them."""
+"""Designed sequences, and how likely they are by the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What the model thinks of sequences; the lower a score, the likelier the sequence."""
+    """The model's scores of sequences; the lower a score, the likelier the sequence."""
 
     score: Tensor
     """(m,) mean negative log-probability of the designed residues."""
@@ -31,7 +31,7 @@ class Scores:
 @final
 @dataclass(frozen=True, eq=False)
 class Designs:
-    """Sequences drawn for a structure."""
+    """Sequences for a structure."""
 
     sequences: list[str]
     """With / between chains."""
@@ -43,7 +43,7 @@ class Designs:
     recovery: Tensor
     """(m,) the share of designed residues whose amino acid is that of the structure."""
     result: Result
-    """What `drawahead.sample` gave: samples by step, and the report."""
+    """The result of `drawahead.sample`: samples by step, and the report."""
 
 
 @torch.no_grad()

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers see, and `doors` reads
-    from drawahead.science.ladders import DPMPP2MSDE
+    from drawahead.science.k_diffusion import (
+        DPMPP2MSDE,
+        DPMPPSDE,
+        DPM2Ancestral,
+        DPMPP2SAncestral,
+        StochasticHeun,
+    )
     from drawahead.science.langevin import Langevin
     from drawahead.science.measurements import posterior
     from drawahead.science.reverse import AnnealedLangevin, EulerMaruyama, ReverseDiffusion
     from drawahead.science.rows import repeated
     from drawahead.science.sde import SDE, VESDE, VPSDE, SubVPSDE
-    from drawahead.science.second_order import DPMPPSDE, DPM2Ancestral, DPMPP2SAncestral, StochasticHeun
     from drawahead.science.statistics import Draws, Summary, summary
     from drawahead.science.stopping import Estimate, until
 

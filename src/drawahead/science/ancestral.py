@@ -1,9 +1,9 @@
 """Ancestral loops of other packages: lucidrains' denoising-diffusion-pytorch, and OpenAI's guided-diffusion.
 
 Both have an object whose `p_mean_variance` says what a step does with a network's output. It is read by what it does:
-it is handed networks that answer chosen numbers, and what comes back is the table of every coefficient, the times that
-the network is told (after any respacing), and what its variances are. All of it is then confirmed on random numbers.
-The chain asks the network itself.
+it is called with networks that answer chosen numbers, which gives the tables of all coefficients, the times that the
+network is called with (after any respacing), and the variances. All of it is then confirmed on random numbers. The
+chain asks the network itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.oracles.condition import Condition
 from drawahead.schedules import Given, LearnedRange, Plan, ddim_steps
-from drawahead.science.ladders import Tables
-from drawahead.validate import as_shape, instance, short
+from drawahead.science.rows import Tables
+from drawahead.validate import as_shape, short
 
 Step = Callable[[Any, Tensor, Tensor, bool], tuple[Tensor, Tensor, Tensor]]
 """(network, x, t, whether predictions are clipped) -> mean, log variance, predicted data."""
@@ -31,7 +31,7 @@ _SLACK = 2e-3
 
 @final
 class _Answers(torch.nn.Module):
-    """A network that answers what it was made with, and remembers what it was told."""
+    """A network that always answers `output`, and remembers its other inputs."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()
@@ -64,11 +64,11 @@ class _Tables:
 def _read(step: Step, steps: int, shape: tuple[int, ...]) -> _Tables:
     t = torch.arange(steps - 1, -1, -1)
     zeros = torch.zeros(steps, *shape)
-    learned, told = _doubled(step, zeros, t), list[_Answers]()
+    learned, networks = _doubled(step, zeros, t), list[_Answers]()
 
     def ask(x: Tensor, output: Tensor, v: float = 0.0, *, clip: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        told.append(_Answers(torch.cat([output, torch.full_like(output, v)], 1) if learned else output))
-        mean, log, data = step(told[-1], x, t, clip)
+        networks.append(_Answers(torch.cat([output, torch.full_like(output, v)], 1) if learned else output))
+        mean, log, data = step(networks[-1], x, t, clip)
         return mean, log.expand_as(mean), data
 
     def one(values: Tensor) -> Tensor:
@@ -80,16 +80,16 @@ def _read(step: Step, steps: int, shape: tuple[int, ...]) -> _Tables:
     p = one(ask(ones, zeros)[2])
     balanced = (-p / q).float().view(-1, *(1,) * len(shape)) * ones  # the output that predicts zero
     a = one(ask(ones, balanced)[0])
-    high, (network, *_) = one(ask(zeros, ones, 1.0)[1]), told
+    high, network = one(ask(zeros, ones, 1.0)[1]), networks[0]
     if any(value is not None for value in network.rest):
-        raise InputError("its network is told more than x and t: steps that need that first cannot be drawn ahead")
+        raise InputError("its network has inputs beside x and t, which steps that are sampled ahead do not have")
     tables = _Tables(p, q, a, b, one(low), high, network.time, learned, len(network.rest))
     _confirm(tables, ask, zeros)
     return tables
 
 
 def _doubled(step: Step, zeros: Tensor, t: Tensor) -> bool:
-    """Whether it wants as many channels again, for variances."""
+    """Whether the network has as many channels again, for variances."""
     wrong: Exception | None = None
     for learned in (False, True):
         try:
@@ -106,8 +106,7 @@ def _confirm(tables: _Tables, ask: Callable[..., tuple[Tensor, ...]], zeros: Ten
     x, output = (torch.randn(zeros.shape, generator=generator) for _ in range(2))
     mean, log, data = ask(x, output, 0.3, clip=True)
     p, q, a, b, low, high = (
-        table.view(-1, *(1,) * (zeros.dim() - 1))
-        for table in (tables.p, tables.q, tables.a, tables.b, tables.low, tables.high)
+        getattr(tables, name).view(-1, *(1,) * (zeros.dim() - 1)) for name in ("p", "q", "a", "b", "low", "high")
     )
     predicted = (p * x + q * output).clamp(-1, 1)
     size = 1e-6 * (p.abs() + q.abs()) * 8  # what float32 loses before it is clipped
@@ -146,7 +145,7 @@ def _same(data: Tensor) -> Tensor:
 
 
 def _planned(tables: _Tables, abar: Any) -> Plan:
-    """The last step has no noise. `abar`, signals squared from the clean end, does not change what is drawn."""
+    """The last step has no noise. The distribution does not depend on `abar`, signals squared from the clean end."""
     noisy = torch.arange(len(tables.a)) < len(tables.a) - 1
     levels = torch.cat([torch.as_tensor(abar).double().cpu().flip(0), torch.ones(1, dtype=torch.float64)])
     spread = LearnedRange(tables.low, tables.high) if tables.learned else None
@@ -157,7 +156,7 @@ def _planned(tables: _Tables, abar: Any) -> Plan:
 
 
 def from_denoising_diffusion(diffusion: Any, *, device: torch.device | str | None = None) -> GaussianChain:
-    """A `GaussianDiffusion` of denoising-diffusion-pytorch: what its `sample()` draws, 0 to 1 if it normalises.
+    """A `GaussianDiffusion` of denoising-diffusion-pytorch: the samples of its `sample()`, 0 to 1 if it normalises.
 
     Any objective and schedule, learned variances, DDPM or (with fewer sampling timesteps, and an eta above 0) DDIM. A
     self-conditioned network needs its own last prediction as an input, which steps sampled ahead do not have: it raises
@@ -167,7 +166,7 @@ def from_denoising_diffusion(diffusion: Any, *, device: torch.device | str | Non
         if not hasattr(diffusion, name):
             raise InputError(f"diffusion must be a GaussianDiffusion of denoising-diffusion-pytorch: it has no {name}")
     if getattr(diffusion, "self_condition", False):
-        raise InputError("a self-conditioned network is told its last answer first: it cannot be drawn ahead")
+        raise InputError("a self-conditioned network needs its last answer first: its steps cannot be sampled ahead")
     size = getattr(diffusion, "image_size", None) or getattr(diffusion, "seq_length", None)
     sides = tuple(size) if isinstance(size, tuple | list) else (size,) * (2 if hasattr(diffusion, "image_size") else 1)
     shape = as_shape("image_size", (diffusion.channels, *sides))
@@ -175,7 +174,7 @@ def from_denoising_diffusion(diffusion: Any, *, device: torch.device | str | Non
     probed = copy.deepcopy({name: value for name, value in vars(diffusion).items() if name != "_modules"})
 
     def step(network: Any, x: Tensor, t: Tensor, clip: bool) -> tuple[Tensor, Tensor, Tensor]:
-        twin = copy.copy(diffusion)  # with another network; the object itself is left alone
+        twin = copy.copy(diffusion)  # with another network; the object itself stays as it is
         vars(twin).update(probed | {"_modules": dict(diffusion._modules) | {"model": network}})
         mean, _, log, data = twin.cpu().p_mean_variance(x=x, t=t, clip_denoised=clip)
         return mean, log, data
@@ -221,9 +220,6 @@ def from_guided_diffusion(
     for name in ("p_mean_variance", "num_timesteps", "alphas_cumprod"):
         if not hasattr(diffusion, name):
             raise InputError(f"diffusion must be a GaussianDiffusion of guided-diffusion: it has no {name}")
-    if not callable(network):
-        raise InputError(f"network must be a callable (x, t), not {short(network)}")
-    instance("clip_denoised", clip_denoised, bool, "True or False")
     shape = as_shape("shape", shape)
 
     def step(answers: Any, x: Tensor, t: Tensor, clip: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -231,12 +227,5 @@ def from_guided_diffusion(
         return law["mean"], law["log_variance"], law["pred_xstart"]
 
     tables = _read(step, diffusion.num_timesteps, shape)
-    denoiser = _Prediction(network, tables, clip_denoised, _same)
-    return GaussianChain(
-        denoiser,
-        Given(_planned(tables, diffusion.alphas_cumprod)),
-        shape,
-        condition=condition,
-        dtype=dtype,
-        device=device,
-    )
+    denoiser, plan = _Prediction(network, tables, clip_denoised, _same), _planned(tables, diffusion.alphas_cumprod)
+    return GaussianChain(denoiser, Given(plan), shape, condition=condition, dtype=dtype, device=device)

@@ -9,7 +9,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from drawahead.errors import InputError
 from drawahead.oracles.denoisers import Denoiser
 from drawahead.schedules import Plan, Schedule
 from drawahead.validate import number, whole
@@ -19,7 +18,7 @@ from drawahead.values import dataclass
 @final
 @dataclass(frozen=True, repr=False)
 class Langevin(Schedule):
-    """So many steps of size `step` down an energy, from a normal state of standard deviation `start`.
+    """`steps` steps of size `step` down an energy, from a normal state of standard deviation `start`.
 
     `scale` is about the narrowest standard deviation of the target: drafts use it, and the distribution does not depend
     on it.
@@ -44,12 +43,10 @@ class Langevin(Schedule):
         return Plan(1 - share, share, noise, levels, levels, torch.arange(self.steps), start=self.start)
 
     def denoiser(self, gradient: Callable[..., Tensor]) -> Denoiser:
-        """Of `gradient(x, **condition)`, that of a log density."""
-        if not callable(gradient):
-            raise InputError("gradient must be a function of states (m, *shape)")
+        """The denoiser for `gradient(x, **condition)`, the gradient of a log density."""
         square = self.scale**2
 
-        def answer(x: Tensor, k: Tensor, **given: Tensor) -> Tensor:
-            return x.double() + square * gradient(x, **given).double()
+        def answer(x: Tensor, k: Tensor, **condition: Tensor) -> Tensor:
+            return x.double() + square * gradient(x, **condition).double()
 
         return answer

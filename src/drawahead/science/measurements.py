@@ -11,11 +11,11 @@ from torch import Tensor
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.errors import InputError
 from drawahead.schedules import Given, Schedule
-from drawahead.science.ladders import Tables
-from drawahead.validate import instance, number
+from drawahead.science.rows import Tables
+from drawahead.validate import number
 
 Measure = Callable[[Tensor], Tensor]
-"""Predicted data (m, *shape) -> what would be measured of them (m, ...)."""
+"""Predicted data (m, *shape) -> the measurements they would give (m, ...)."""
 
 
 def posterior(
@@ -24,19 +24,15 @@ def posterior(
     """The chain guided by a measurement: every step also descends the gradient, with respect to its state, of
     |measured - measure(prediction)|, `strength` times.
 
-    It draws the DPS chain exactly; that chain itself is an approximation of the posterior. A query is a forward and a
-    backward pass.
+    Samples are exact samples of the DPS chain; that chain itself is an approximation of the posterior. A query is a
+    forward and a backward pass.
 
     measure: differentiable, and row by row: a mask, a blur, any linear or other measurement.
     measured: (rows, ...) as `measure` returns it, one row for each sample or a single one for all.
     norm: the gradient of the norm, as DPS has it; otherwise that of half its square, a Gaussian likelihood's for
         `strength` = (step's variance) / (noise variance), and whatever else you put into it.
     """
-    instance("chain", chain, GaussianChain, "a GaussianChain")
-    instance("measured", measured, Tensor, "a tensor (rows, ...), as measure returns it")
     strength = number("strength", strength, above=0)
-    if not callable(measure):
-        raise InputError("measure must be a function of predictions (m, *shape)")
     if chain.moves.plan.spread is not None:
         raise InputError("steps whose variance is learned have no room for a measurement: use a fixed variance")
     if "measured" in chain.condition:

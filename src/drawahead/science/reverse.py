@@ -1,7 +1,7 @@
 """Reverse processes of score functions (Song et al. 2021, the loops of `score_sde`).
 
-They are drawn in N steps x' = (1 - f) x + G^2 score + G xi, with f and G of one step by Euler and Maruyama's rule or by
-the process's own discretisation. All of them are Gaussian steps.
+They have N Gaussian steps x' = (1 - f) x + G^2 score + G xi, with f and G of one step by Euler and Maruyama's rule or
+by the process's own discretisation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drawahead.oracles.condition import Condition, of_samples
 from drawahead.oracles.denoisers import Network, from_score
 from drawahead.schedules import Plan, Schedule
 from drawahead.science.sde import SDE, Foreign, Pair
-from drawahead.validate import instance, number, short, whole
+from drawahead.validate import number, short, whole
 from drawahead.values import dataclass
 
 _PROBES = 64
@@ -57,13 +57,12 @@ class _Reverse(Schedule):
     def __post_init__(self) -> None:
         if not isinstance(self.sde, SDE):
             object.__setattr__(self, "sde", Foreign(self.sde))
-        instance("denoise", self.denoise, bool, "True or False")
         if not 0 < number("last", self.last) < 1:
             raise InputError(f"last must be between 0 and 1, where the noise is not zero yet, not {short(self.last)}")
         if self.corrector is not None and not isinstance(self.corrector, AnnealedLangevin):
             raise InputError(
                 f"corrector must be AnnealedLangevin(), not {short(self.corrector)}: the step of score_sde's langevin "
-                "depends on the norm of its own noise over the batch, so it is not Gaussian and cannot be drawn ahead"
+                "depends on the norm of its own noise over the batch, so it is not Gaussian and cannot be sampled ahead"
             )
 
     @abc.abstractmethod
@@ -77,12 +76,11 @@ class _Reverse(Schedule):
         pull, fixes = scale**2, self.corrector
         if fixes is not None:  # corrector steps come first: one row each, before that of the predictor
             size = 2 * self.sde.alphas(t) * (fixes.snr * noise) ** 2
-            rows = [fixes.steps, 1]
             drift, pull, scale = (
-                torch.cat([one[:, None].expand(-1, rows[0]), two[:, None]], 1).flatten()
+                torch.cat([one[:, None].expand(-1, fixes.steps), two[:, None]], 1).flatten()
                 for one, two in ((drift * 0, drift), (size, pull), ((2 * size).sqrt(), scale))
             )
-            t, signal, noise = (table.repeat_interleave(sum(rows)) for table in (t, signal, noise))
+            t, signal, noise = (table.repeat_interleave(fixes.steps + 1) for table in (t, signal, noise))
         bad = ((noise <= 0) | (scale <= 0)).nonzero()
         if len(bad):
             k = int(bad[0])
@@ -126,7 +124,6 @@ def from_score_sde(
 
     At the first step the score is that of almost pure noise; if `score` is far from it, a warning says so.
     """
-    instance("schedule", schedule, _Reverse, "EulerMaruyama(sde) or ReverseDiffusion(sde)")
     chain = GaussianChain(from_score(score, schedule), schedule, shape, condition=condition, dtype=dtype, device=device)
     _compare(score, chain)
     return chain

@@ -37,7 +37,7 @@ class SDE(abc.ABC):
         return drift / self.steps, diffusion / math.sqrt(self.steps)
 
     def alphas(self, t: Tensor) -> Tensor:
-        """What a corrector's steps are multiplied with at these times."""
+        """The factor of a corrector's steps at these times."""
         return torch.ones_like(t, dtype=torch.float64)
 
     def index(self, t: Tensor) -> Tensor:
@@ -63,14 +63,11 @@ class _Betas(SDE):
             )
 
     def rates(self, t: Tensor) -> Pair:
-        beta = self._beta(t)
+        beta = self.beta_min + t.double() * (self.beta_max - self.beta_min)
         return -beta / 2, beta.sqrt()
 
     def alphas(self, t: Tensor) -> Tensor:
         return 1 - self._discrete(t)
-
-    def _beta(self, t: Tensor) -> Tensor:
-        return self.beta_min + t.double() * (self.beta_max - self.beta_min)
 
     def _total(self, t: Tensor) -> Tensor:
         """The integral of beta up to t."""
@@ -145,8 +142,8 @@ class VESDE(SDE):
 
 @final
 class Foreign(SDE):
-    """An object with the methods of `score_sde` (`sde`, `discretize`, `marginal_prob`, `prior_logp`), read by what they
-    do to states of ones and of twos."""
+    """An object with the methods of `score_sde` (`sde`, `discretize`, `marginal_prob`, `prior_logp`), which are called
+    with states of ones and of twos."""
 
     def __init__(self, sde: Any) -> None:
         try:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from drawahead.errors import InputError
 from drawahead.rounds.run import Result
-from drawahead.validate import instance, numbers, short, whole
+from drawahead.validate import numbers, short, whole
 from drawahead.validate import path as as_path
 from drawahead.values import dataclass
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = (0.025, 0.16, 0.5, 0.84, 0.975)
-"""Quantiles that are wanted unless others are named: the median, and bands of 68% and 95%."""
+"""The usual quantiles: the median, and bands of 68% and 95%."""
 _HELD = 2048  # values of each entry that a level holds at least, once there are so many
 
 
@@ -52,9 +52,9 @@ class Summary:
         return self.quantile(0.5)
 
     def quantile(self, level: float) -> Tensor:
-        """One of the quantiles that the summary was made with."""
+        """One of the quantiles of the summary."""
         if level not in self.levels:
-            raise InputError(f"level {short(level)} was not asked for: name it in quantiles=, beside {self.levels}")
+            raise InputError(f"there is no quantile {short(level)}: name it in quantiles=, beside {self.levels}")
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -88,7 +88,7 @@ class Summary:
         return xarray.Dataset(tables, {**levels, **(coords or {})}, facts)
 
     def __getitem__(self, index: Any) -> Summary:
-        """Of some entries alone: `summary[0, :, 3]`."""
+        """The summary of some entries alone: `summary[0, :, 3]`."""
         inner = index if isinstance(index, tuple) else (index,)
         return replace(
             self,
@@ -156,19 +156,16 @@ class Draws:
         self._lost = 0.0  # ranks
 
     def add(self, samples: Tensor) -> None:
-        """More draws (m, *shape)."""
-        instance("samples", samples, Tensor, "a tensor of samples")
+        """Add draws (m, *shape)."""
         if samples.dim() < 1 or (self._shape is not None and samples.shape[1:] != self._shape):
             raise InputError(f"samples must have shape (number, *{self._shape}), not {tuple(samples.shape)}")
         if not samples.is_floating_point():
             raise InputError(f"samples must be numbers of a scale, not {samples.dtype}: tokens have no quantiles")
         if not len(samples):
             return
-        values = (
-            samples.detach().to("cpu", torch.float64).flatten(1) if samples.dim() > 1 else samples.double()[:, None]
-        )
+        values = samples.detach().to("cpu", torch.float64)[..., None].flatten(1)
         if not bool(values.isfinite().all()):
-            raise InputError("samples must be finite numbers: look for NaN in what the model answers")
+            raise InputError("samples must be finite numbers: look for NaN in the model's answers")
         if self._shape is None:
             self._shape = samples.shape[1:]
             self._mean, self._squares = torch.zeros(2, values.shape[1], dtype=torch.float64)
@@ -194,16 +191,14 @@ class Draws:
         self._held[level] = held
 
     def summary(self) -> Summary:
-        """Of all draws so far."""
+        """The summary of all draws so far."""
         if self.number < 2 or self._shape is None:
             raise InputError(f"a summary needs at least two draws, not {self.number}")
         n, shape = self.number, self._shape
         spread = (self._squares / (n - 1)).sqrt()
-        ranks = [
-            (level * (n - 1), math.sqrt(n * level * (1 - level))) for level in self.levels
-        ]  # and how far they vary
-        wanted = [rank + sign * off for rank, off in ranks for sign in (0, -1, 1)]
-        at, low, high = self._at(wanted).unflatten(0, (len(ranks), 3)).unbind(1)
+        level = torch.tensor(self.levels, dtype=torch.float64)
+        rank, off = level * (n - 1), (n * level * (1 - level)).sqrt()  # and how far it varies
+        at, low, high = (self._at(ranks) for ranks in (rank, rank - off, rank + off))
         return Summary(
             n,
             self._mean.view(shape).clone(),
@@ -215,14 +210,13 @@ class Draws:
             self._lost / n,
         )
 
-    def _at(self, ranks: Sequence[float]) -> Tensor:
+    def _at(self, ranks: Tensor) -> Tensor:
         """The values at these ranks, 0 ... n-1, of every entry (ranks, entries); between two of them, linearly."""
         weight = torch.cat([torch.full((len(held),), 2**level) for level, held in enumerate(self._held)])
         values, order = torch.cat(self._held).sort(0)
         upto = weight[order].cumsum(0)  # (values, entries)
         found = []
-        for rank in ranks:
-            rank = min(max(rank, 0.0), self.number - 1.0)
+        for rank in ranks.clamp(0, self.number - 1).tolist():
             below, above = (
                 values.gather(0, (upto <= whole_rank).sum(0, keepdim=True).clamp(max=len(values) - 1))[0]
                 for whole_rank in (math.floor(rank), math.ceil(rank))
@@ -236,7 +230,7 @@ def summary(result: Result | Tensor, *, quantiles: Sequence[float] = LEVELS, dra
 
     result: the result of `sample`, or its samples (number, *shape). For more than fit into memory, `Draws` takes them
         in batches.
-    draws: how many of them belong to each row of a condition (see `da.science.repeated`): tables then have one row for
+    draws: how many samples belong to each row of a condition (see `da.science.repeated`): tables then have one row for
         each, (rows, *shape).
     """
     if isinstance(result, Result) and not result.complete:
@@ -244,7 +238,6 @@ def summary(result: Result | Tensor, *, quantiles: Sequence[float] = LEVELS, dra
             "these samples were stopped early; the ones that finish first are not typical: draw all of them"
         )
     samples = result.samples if isinstance(result, Result) else result
-    instance("result", samples, Tensor, "a result of da.sample, or its samples")
     if draws is not None:
         draws = whole("draws", draws, 2)
         if len(samples) % draws:

@@ -1,4 +1,4 @@
-"""How many draws? As many as a tolerance asks for, without a bias."""
+"""How many draws a tolerance needs, without a bias."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drawahead.report import Report
 from drawahead.runner import Runner, Target
 from drawahead.samplers.base import Sampler
 from drawahead.science.statistics import Draws, Summary
-from drawahead.validate import as_float64, instance, short, whole
+from drawahead.validate import as_float64, short, whole
 from drawahead.values import dataclass
 
 _MARGIN = 1.25
@@ -27,7 +27,7 @@ class Estimate:
     """The result of `until`."""
 
     summary: Summary
-    """Of the draws that the pilot asked for; those of the pilot are not among them."""
+    """The summary of all draws but those of the pilot."""
     pilot: Summary
     tolerance: Tensor
     reports: tuple[Report, ...]
@@ -51,7 +51,7 @@ def until(
     seed: int | None = None,
     into: Draws | None = None,
 ) -> Estimate:
-    """Draw until the Monte-Carlo error of every wanted quantile, of every entry, is below a tolerance.
+    """Draw until the Monte-Carlo error of every quantile, of every entry, is below a tolerance.
 
     A rule that looks at the errors after each batch and stops when they are small stops early where draws happen to lie
     close together, and its results are biased. This one decides once: a pilot says how many draws are needed, then that
@@ -68,7 +68,6 @@ def until(
         raise InputError(f"tolerance must be above 0, not {short(tolerance.tolist())}")
     pilot, batch, most = whole("pilot", pilot, 16), whole("batch", batch, 1), whole("most", most, 1)
     added, first = into or Draws(quantiles), Draws(quantiles)
-    instance("into", added, Draws, "a Draws()")
     runner, seed = Runner(target, sampler), seed_from(seed, None)
     result = runner.sample(pilot, seed=seed)
     first.add(result.samples)

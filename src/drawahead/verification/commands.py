@@ -90,7 +90,7 @@ def time(
         typer.Argument(
             metavar="MODEL",
             help="package.module:name or file.py:name of a chain, an oracle or a function that makes one, or of a "
-            "function that takes a number and asks your network that many queries in one batch; or a target that "
+            "function that takes a number and runs your network on a batch of that many; or a target that "
             "`drawahead targets` lists.",
             show_default=False,
         ),
@@ -132,7 +132,7 @@ def time(
 
 
 def _asks(thing: Any) -> bool:
-    """Whether this is a function that must be given one thing: a number of queries."""
+    """Whether this is a function of one argument: a number of queries."""
     if not inspect.isfunction(thing):
         return False
     needed = [p for p in inspect.signature(thing).parameters.values() if p.default is p.empty]

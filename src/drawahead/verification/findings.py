@@ -1,4 +1,4 @@
-"""What a verification found, what it would have found, and what it did not look at: in numbers and in words."""
+"""The result of a verification: its findings, its power, and what it did not test, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, final
 from drawahead.values import dataclass
 
 STEPS, SAMPLES, SAME_SAMPLES = "steps", "samples", "the same samples"
-"""The parts of a verification that are tests of what was drawn."""
+"""The parts of a verification that are tests of samples."""
 SAME = 1e-9
 """Answers that differ by less than this are called the same."""
 Power = dict[str, dict[str, float | None]]
@@ -22,12 +22,12 @@ class Finding:
     check: str
     passed: bool
     words: str
-    """What was found, and on failure what to do."""
+    """The result, and on failure what to do."""
     p_value: float | None = None
     difference: float | None = None
     """The largest difference between answers, or states, that should be the same."""
     allowed: float | None = None
-    """What of it the model's own rounding explains."""
+    """How much of it the model's own rounding explains."""
 
     def __str__(self) -> str:
         return f"  {'ok  ' if self.passed else 'FAIL'}  {self.check}: {self.words}"

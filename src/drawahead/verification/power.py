@@ -1,12 +1,13 @@
-"""What the tests would have found: each is run on what is spoiled on purpose, more and more.
+"""What the tests would have found: each is run on samples or steps that are spoiled on purpose, more and more.
 
 Samples come from the sequential reference, drawn from it again with replacement, so both sides have one law until one
-of them is spoiled. DrawnSteps are independent standard normals until some of them are spoiled.
+of them is spoiled. Steps are independent standard normals until some of them are spoiled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,26 +26,20 @@ Spoil = Callable[[Tensor, float, torch.Generator], Tensor]
 
 def power_of_samples(samples: Tensor, level: float) -> dict[str, float | None]:
     """For each way to spoil samples (m, ...), the least share found in at least nine runs of ten at this level."""
-    ways: dict[str, Spoil] = (
-        {
-            "a spread wrong": lambda x, share, _: x.mean(0) + (1 + share) * (x - x.mean(0)),
-            "coordinates drawn without regard to the others": _shuffled,
-        }
-        if samples.is_floating_point()
-        else {"wrong tokens": _replaced, "tokens drawn without regard to the others": _shuffled}
-    )
-    flat = samples.flatten(1)
-    if flat.shape[1] == 1:
-        ways = dict(list(ways.items())[:1])
+    ways: dict[str, Spoil]
+    if samples.is_floating_point():
+        ways = {"a spread wrong": lambda x, share, _: x.mean(0) + (1 + share) * (x - x.mean(0))}
+    else:
+        ways = {"wrong tokens": _replaced}
+    flat, things = samples.flatten(1), "coordinates" if samples.is_floating_point() else "tokens"
+    if flat.shape[1] > 1:
+        ways[f"{things} drawn without regard to the others"] = _shuffled
 
-    def finds(spoil: Spoil) -> Finds:
-        def finding(share: float, generator: torch.Generator) -> bool:
-            one, other = (flat[torch.randint(len(flat), (len(flat),), generator=generator)] for _ in range(2))
-            return same_law(one, spoil(other, share, generator)) < level
+    def finds(spoil: Spoil, share: float, generator: torch.Generator) -> bool:
+        one, other = (flat[torch.randint(len(flat), (len(flat),), generator=generator)] for _ in range(2))
+        return same_law(one, spoil(other, share, generator)) < level
 
-        return finding
-
-    return {name: _least(finds(spoil)) for name, spoil in ways.items()}
+    return {name: _least(partial(finds, spoil)) for name, spoil in ways.items()}
 
 
 def power_of_steps(steps: DrawnSteps, level: float, tokens: bool) -> dict[str, float | None]:
@@ -55,19 +50,15 @@ def power_of_steps(steps: DrawnSteps, level: float, tokens: bool) -> dict[str, f
         ways["a spread wrong"] = lambda noise, share, _: (1 + share) * noise
         ways["a mean off"] = lambda noise, share, _: noise + share  # of a standard deviation
 
-    def finds(spoil: Spoil) -> Finds:
-        def finding(share: float, generator: torch.Generator) -> bool:
-            p = 3 * steps.tests * moments(spoil(_fresh(table, generator), share, generator), steps.off)
-            return p < level
-
-        return finding
+    def finds(spoil: Spoil, share: float, generator: torch.Generator) -> bool:
+        return 3 * steps.tests * moments(spoil(_fresh(table, generator), share, generator), steps.off) < level
 
     scores = {
         way: score.least_found(level / steps.tests, steps.off.step)
         for way, score in steps.scores.items()
         if score.differs  # otherwise nothing goes wrong that way
     }
-    return {**scores, **{name: _least(finds(spoil)) for name, spoil in ways.items()}}
+    return {**scores, **{name: _least(partial(finds, spoil)) for name, spoil in ways.items()}}
 
 
 def _part_of(table: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-"""What a model shows of its own rounding: the same questions asked again, alone and among copies of themselves.
+"""A model's own rounding, measured: the same queries repeated, alone and among copies of themselves.
 
 A network answers slightly differently in a batch of another shape. That is no fault, and it differs from model to
-model: so it is measured, on batches that hold one question many times, which have nothing else to answer by. What an
-answer owes to the *other* questions of a batch shows beside that: the same question, in the same place of a batch of
-the same size, once among others and once among copies of itself. Those answers should be the same, and may differ by a
-few times the rounding at most: a model may work on batches in parts that depend on what is in them.
+model: so it is measured, on batches that hold one query many times, where nothing else can matter. How far an answer
+depends on the *other* queries of a batch shows beside that: the same query, in the same place of a batch of the same
+size, once among others and once among copies of itself. Those answers should be the same, and may differ by a few times
+the rounding at most: a model may work on batches in parts that depend on their contents.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Watching(TorchDispatchMode):
 
 
 TIMES = 10
-"""How much larger a difference may be than the rounding that was shown: the largest of a few is seldom the largest."""
-ASKED = 6  # questions of a round that are asked again
+"""How much larger a difference may be than the measured rounding: the largest of a few is seldom the largest."""
+ASKED = 6  # queries of a round that are repeated
 _ROUNDS = frozenset(round(2 ** (k / 2)) - 1 for k in range(60))  # 0, 1, 2, 3, 5, 7, 10, ...: early ones, and late ones
 
 
@@ -83,18 +83,18 @@ class Gap:
 @final
 @dataclass(frozen=True)
 class Rounding:
-    """What was shown, and what is allowed for it."""
+    """The measured rounding, and the differences that it allows."""
 
     precision: torch.dtype = torch.float64
-    """The lowest one that the model was seen to work in, whatever it answers in."""
+    """The lowest one that the model was seen to work in, whatever the dtype of its answers."""
     again: Gap = Gap()
-    """The same question twice, in the same batch."""
+    """The same query twice, in the same batch."""
     shape: Gap = Gap()
-    """The same question alone and among copies of itself."""
+    """The same query alone and among copies of itself."""
     mixed: Gap = Gap()
-    """The same question alone and among others."""
+    """The same query alone and among others."""
     leak: Gap = Gap()
-    """The same question among others and among copies of itself, in the same place."""
+    """The same query among others and among copies of itself, in the same place."""
 
     @property
     def works_in(self) -> str:
@@ -107,7 +107,7 @@ class Rounding:
 
     @property
     def allowed_again(self) -> float:
-        """Answers that differ by more are different, whatever the model has shown: rounding does not go so far."""
+        """Answers that differ by more are different, whatever was measured: rounding does not go so far."""
         return _CEILING.get(self.precision, _CEILING[torch.bfloat16])
 
     @property
@@ -121,7 +121,7 @@ class Rounding:
         return self._allowed(self.again | self.shape)
 
     def _allowed(self, rounding: Gap) -> float:
-        """A few units in the last place, even where the model has shown no rounding."""
+        """A few units in the last place, even where no rounding was measured."""
         return min(TIMES * rounding.size + _FLOOR.get(self.precision, _FLOOR[torch.bfloat16]), self.allowed_again)
 
     @property
@@ -132,7 +132,7 @@ class Rounding:
 
 @final
 class AskingAgain:
-    """An executor that asks some of its questions again: all together, alone, and among copies."""
+    """An executor that repeats some of its queries: all together, alone, and among copies."""
 
     def __init__(self, max_batch_size: int | None = None) -> None:
         self.shown = Rounding()
@@ -173,7 +173,7 @@ class AskingAgain:
                     self._note(leak=compared(one, copies[item], mixed))
 
     def _copies(self, one: Query, size: int) -> Tensor:
-        """The answers to a question in a batch of so many copies of it (copies, cells, ...)."""
+        """The answers to a query in a batch of so many copies of it (copies, cells, ...)."""
         answers = self._local.answer([type(one).merge([one] * size)])[0]
         return answers.view(size, one.cells, -1)
 

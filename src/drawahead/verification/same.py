@@ -28,14 +28,15 @@ def explained(rounding: float, steps: int) -> float:
 
 def at_least(number: int, of: int, probability: float) -> float:
     """The probability that so many of so many happen, each with this probability, or more."""
-    if number <= 0 or probability >= 1:
-        return 1.0
-    if probability <= 0:
-        return 0.0
-    k = torch.arange(number, of + 1, dtype=torch.float64)
-    ways = math.lgamma(of + 1) - torch.lgamma(k + 1) - torch.lgamma(of - k + 1)
-    chance = ways + k * math.log(probability) + (of - k) * math.log1p(-probability)
-    return min(1.0, float(chance.logsumexp(0).exp()))
+    return float(_tails(of, probability)[number]) if number > 0 else 1.0
+
+
+def _tails(of: int, probability: float) -> Tensor:
+    """The probability that 0, 1, ... or more of so many happen (of + 1,)."""
+    k = torch.arange(of + 1, dtype=torch.float64)
+    chance = torch.lgamma(k[-1] + 1) - torch.lgamma(k + 1) - torch.lgamma(of - k + 1)
+    chance += torch.special.xlogy(k, probability) + torch.special.xlog1py(of - k, -probability)
+    return chance.flip(0).logcumsumexp(0).flip(0).exp().clamp(max=1)
 
 
 @final
@@ -55,7 +56,7 @@ class Bound:
         return explained(self.rounding, self.steps)
 
     def finding(self, check: str, samples: Tensor, sequential: Tensor, *, sound: bool) -> Finding:
-        """Whether rounding explains the samples (m, n) that differ. `sound` says that the model answers alike."""
+        """Whether rounding explains the samples (m, n) that differ, if the model's answers are `sound`."""
         number = len(samples)
         other = int((samples != sequential).any(1).sum())
         p = at_least(other, number, self.probability) if sound or not other else 0.0
@@ -64,25 +65,18 @@ class Bound:
         elif not sound:
             words = f"{other} of {number} samples differ: the model does not answer the same question alike, see above"
         else:
-            most = number * self.probability
-            words = (
-                f"{other} of {number} samples differ (p = {p:.2g}); rounding of {self.rounding:.1g} a step explains "
-            )
-            words += f"{most:.2g} of them on average, at most"
+            words = f"{other} of {number} samples differ (p = {p:.2g}); rounding of {self.rounding:.1g} a step "
+            words += f"explains {number * self.probability:.2g} of them on average, at most"
         return Finding(check, p >= self.level, words, p_value=p)
 
     def least_found(self, number: int) -> float | None:
         """The least share of wrong samples that is found nine times in ten; None if none ever is."""
-        passing, failing = 0, number + 1
-        while failing - passing > 1:
-            middle = (passing + failing) // 2
-            found = at_least(middle, number, self.probability) < self.level
-            passing, failing = (passing, middle) if found else (middle, failing)
-        if failing > number:
+        failing = (_tails(number, self.probability) < self.level).nonzero()
+        if not len(failing):
             return None
         too_few, enough = 0.0, 1.0
         for _ in range(30):
             share = (too_few + enough) / 2
-            seen = at_least(failing, number, share) >= 0.9
+            seen = at_least(int(failing[0]), number, share) >= 0.9
             too_few, enough = (too_few, share) if seen else (share, enough)
         return enough

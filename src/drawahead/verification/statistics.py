@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
-from drawahead.validate import as_float64, instance, whole
+from drawahead.validate import as_float64, whole
 
 Number = TypeVar("Number", float, Tensor)
 SMALLEST_EXPECTATION = 5.0
@@ -55,7 +55,6 @@ def two_sample(first: Tensor, second: Tensor) -> float:
     see a dependence of three or more positions that leaves their pairs alone, nor one of a pair that is not tested.
     """
     for samples in (first, second):
-        instance("samples", samples, Tensor, "a tensor")
         real = samples.is_floating_point() or samples.is_complex()
         if samples.dim() != 2 or real or min(samples.shape) < 1:
             raise InputError(f"samples must be integers (samples, n), not {samples.dtype} {tuple(samples.shape)}")
@@ -146,7 +145,6 @@ def two_sample_vectors(first: Tensor, second: Tensor) -> float:
 
 def same_law(first: Tensor, second: Tensor) -> float:
     """`two_sample` for integer sequences, `two_sample_vectors` for vectors."""
-    instance("samples", first, Tensor, "a tensor")
     return (two_sample_vectors if first.is_floating_point() else two_sample)(first, second)
 
 
@@ -191,7 +189,7 @@ def _tail(observed: Tensor, expected: Tensor) -> float:
 
 
 def _stephens(root: Number) -> Number:
-    """What a distance is multiplied by: the root of the size, with Stephens' correction (1970) for a finite one."""
+    """The factor of a distance: the root of the size, with Stephens' correction (1970) for a finite one."""
     return root + 0.12 + 0.11 / root
 
 

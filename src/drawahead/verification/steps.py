@@ -16,8 +16,9 @@ own mass by fresh noise; once with tokens in their order, once with likelier one
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import final
 
 import torch
@@ -64,12 +65,7 @@ class TokenScore:
         return TokenScore(float(total.sum()), float(variance.clamp(min=0).sum()), float(gain.sum()), len(token))
 
     def __add__(self, other: TokenScore) -> TokenScore:
-        return TokenScore(
-            self.total + other.total,
-            self.variance + other.variance,
-            self.gain + other.gain,
-            self.count + other.count,
-        )
+        return TokenScore(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def differs(self) -> bool:
@@ -97,20 +93,20 @@ class TokenScore:
 @final
 @dataclass(frozen=True, eq=False)
 class DrawnSteps:
-    """What the steps of one sampler's samples come to."""
+    """The steps of one sampler's samples, as innovations and scores."""
 
     tables: tuple[Tensor, ...]
     """Innovations, each table (m, steps, d) independent within itself; NaN where nothing was drawn."""
     off: Off = EXACT
     """How far the law of a step may be from run to run."""
     impossible: int = 0
-    """DrawnSteps whose value has probability zero."""
+    """Steps whose value has probability zero."""
     missed: float | None = None
     """By how much states miss what is not random in them, relative to the step; None if all of it is random."""
     scores: Mapping[str, TokenScore] = field(default_factory=dict)
     """How much more the steps look as if they had gone wrong in some way."""
     untested: tuple[str, ...] = ()
-    """What of the steps is not in the tables, and why."""
+    """Which steps are not in the tables, and why."""
 
     @property
     def count(self) -> int:
@@ -136,26 +132,17 @@ def token_steps(
     chain: TokenChain, samples: Tensor, seed: int, off: Off = EXACT, max_batch_size: int | None = None
 ) -> DrawnSteps:
     """Of tokens (m, n) drawn with this seed: every step of every sample."""
-    oracle, executor = chain.oracle, Local(max_batch_size)
-    rows = max(1, CHUNK // (2 * oracle.vocab_size * oracle.length))
+    executor = Local(max_batch_size)
+    rows = max(1, CHUNK // (2 * chain.oracle.vocab_size * chain.oracle.length))
     parts = [_part(chain, samples, numbers, seed, executor) for numbers in torch.arange(len(samples)).split(rows)]
-    one, other = (torch.cat([part.normals[i] for part in parts])[..., None] for i in range(2))
+    one, other = (torch.cat([part.tables[i] for part in parts]) for i in range(2))
     scores = {way: sum((part.scores[way] for part in parts), TokenScore()) for way in (AT_RANDOM, TOO_EARLY)}
     impossible = sum(part.impossible for part in parts) if off.step <= CERTAIN else 0
     return DrawnSteps((one, other), off, impossible=impossible, scores=scores)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Part:
+def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, executor: Local) -> DrawnSteps:
     """Of some samples."""
-
-    normals: tuple[Tensor, Tensor]  # (m, steps), NaN where a sample has no such step
-    scores: dict[str, TokenScore]
-    impossible: int
-
-
-def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, executor: Local) -> _Part:
     oracle = chain.oracle
     paths = chain.start(seed, numbers, Tally())  # samples with nothing hidden have left
     drawn_tokens = samples[paths.sample]
@@ -173,12 +160,14 @@ def _part(chain: TokenChain, samples: Tensor, numbers: Tensor, seed: int, execut
     blank = torch.full((len(numbers), step.shape[1]), torch.nan, dtype=torch.float64, device=oracle.device)
     if chain.ends_early:  # noise stands for steps behind the end: a length tells of the step before it
         blank = ndtri(smear.clamp(1e-12, 1 - 1e-12))
-    one, other = (blank.index_put(place, values).cpu() for values in _normals(law, drawn, smear[row, prefix]))
+    normals = _normals(law, drawn, smear[row, prefix])
     scores = {
         AT_RANDOM: TokenScore.of(law, torch.full_like(law, 1 / oracle.vocab_size), drawn),
         TOO_EARLY: TokenScore.of(law[older], early, drawn[older]),
     }
-    return _Part((one, other), scores, int((law.gather(1, drawn[:, None]) == 0).sum()))
+    impossible = int((law.gather(1, drawn[:, None]) == 0).sum())
+    tables = tuple(blank.index_put(place, values).cpu()[..., None] for values in normals)
+    return DrawnSteps(tables, impossible=impossible, scores=scores)
 
 
 def _laws(

@@ -1,7 +1,7 @@
-"""Innovations of vectors: paths are drawn once more with their states kept, and a step's noise worked out from them.
+"""Innovations of vectors: paths are drawn once more and their states recorded, which show the noise of each step.
 
-States are kept in float64 whatever the model is given: the noise of a step may be smaller than the last place of a
-float32 state.
+States are recorded in float64 whatever the dtype of the model: the noise of a step may be smaller than the last place
+of a float32 state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from drawahead.verification.steps import DrawnSteps
 from drawahead.verification.white import EXACT, Off
 
 BYTES = 2**28  # what recorded paths may take
-FEWEST = 50  # samples that are worth a test; rather than fewer of them, fewer steps are kept
-RUN = 4  # states kept one after another where not all can be
+FEWEST = 50  # samples that are worth a test; rather than fewer of them, fewer steps are recorded
+RUN = 4  # states recorded one after another where not all can be
 VISIBLE = 1e-11
 """Noise must be larger than this times the state it is added to, to be worked out from float64."""
 
@@ -38,7 +38,7 @@ Model = Callable[[Tensor, Tensor], Tensor]
 
 @final
 class _InItsOwnDtype:
-    """A model that is given states in its own dtype, whatever that of the chain."""
+    """A model that is called with states of its own dtype, whatever that of the chain."""
 
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
         self.model, self.dtype = model, dtype
@@ -50,7 +50,7 @@ class _InItsOwnDtype:
 @final
 @dataclass(frozen=True, eq=False)
 class RecordedChain:
-    """The same chain with states kept, and of how many samples that may be."""
+    """The same chain with states recorded, and for how many samples that is possible."""
 
     chain: Recordable
     num_samples: int
@@ -58,7 +58,7 @@ class RecordedChain:
 
     @staticmethod
     def of(chain: Recordable, num_samples: int) -> RecordedChain | None:
-        """As many states as may be kept: of all samples, or of fewer, or of some steps alone. None if that is none."""
+        """As many states as fit: of all samples, or of fewer, or of some steps alone. None if that is none."""
         steps, room = chain.steps, BYTES // (8 * math.prod(chain.state_shape))
         if num_samples * steps <= room:
             return RecordedChain(_keeping(chain, range(1, steps)), num_samples)
@@ -78,7 +78,7 @@ class RecordedChain:
 
 
 def _keeping(chain: Recordable, record: Sequence[int]) -> Recordable:
-    """The chain with these states kept, in float64. Its model is asked what it was asked before."""
+    """The chain with these states recorded, in float64. Its model is called with the same inputs as before."""
     if isinstance(chain, GaussianChain):
         denoiser = _InItsOwnDtype(chain.denoiser, chain.dtype)
         return chain.replace(denoiser=denoiser, record=record, dtype=torch.float64)
@@ -96,41 +96,39 @@ def vector_steps(
     paths = chain.start(seed, torch.arange(len(samples)), Tally())
     held = [0, *chain.record, chain.steps]
     states = samples.reshape(len(samples), len(held) - 1, -1).to(chain.device)
+    noises: list[Tensor] = []
     if isinstance(chain, GaussianChain):
         states = torch.cat([states[:, :-1], states[:, -1:] / chain.plan.final], dim=1)
+        if chain.start_state is None and chain.plan.start:
+            around = 0.0 if chain.around is None else rows_of(chain.around, paths.sample).flatten(1)
+            first = _inside((paths.x - around) / chain.plan.start, chain.moves.basis)
+            noises.append(_of_free(first, paths.aside.free))
     states = torch.cat([paths.x[:, None], states], dim=1)
-    noises: list[Tensor] = []
-    if isinstance(chain, GaussianChain) and chain.start_state is None and chain.plan.start:
-        noises.append(
-            _of_free(
-                _inside((paths.x - _mean(chain, paths.sample)) / chain.plan.start, chain.moves.basis), paths.aside.free
-            )
-        )
     missed: list[float] = []
     hidden = blind = 0
-    last: tuple[int, Tensor] | None = None  # the step that was asked about, and the answers
+    last: tuple[int, Tensor] | None = None  # the step of the last query, and the answers
     for column, k in enumerate(held[:-1]):
         follows = held[column + 1] == k + 1
         if not follows and not chain.moves.looks_back:
             continue
         step = torch.full((len(samples),), k, device=chain.device)
         before, after = states[:, column], states[:, column + 1]
-        asked = GaussianQuery.column(chain, paths.sample, before, step, paths.condition, torch.arange(len(step)))
-        answer = executor.answer([asked])[0][:, None]
-        known, last = last if last is None or last[0] == k - 1 else None, (k, answer)
+        query = GaussianQuery.column(chain, paths.sample, before, step, paths.condition, torch.arange(len(step)))
+        answer = executor.answer([query])[0][:, None]
+        earlier, last = last if last is None or last[0] == k - 1 else None, (k, answer)
         if not follows:
             continue
-        if chain.moves.looks_back and k and known is None:
-            blind += 1  # what was answered at the state before is not known
+        if chain.moves.looks_back and k and earlier is None:
+            blind += 1  # the answer at the state before is missing
             continue
-        law = chain.moves.law(answer, step[:, None], paths.aside, None if known is None else known[1])
+        law = chain.moves.law(answer, step[:, None], paths.aside, None if earlier is None else earlier[1])
         rest = after - chain.moves.onward(before, law.mean[:, 0], step, paths.aside)
         if law.thin is not None:  # seen as if all entries had the spread of the step
             rest = rest * torch.where(law.thin[:, 0] > 0, law.scale / law.thin[:, 0], 1.0)
-        seen = _Seen(chain, k, after, rest, paths.aside.free)
-        noises += [seen.noise] if bool(seen.visible.any()) else []
-        missed += [seen.missed(law.mean[:, 0].double())] if seen.has_fixed else []
-        hidden += not torch.equal(seen.visible, seen.random)
+        noise, off_by, all_seen = _seen(chain, k, after, rest, law.mean[:, 0].double(), paths.aside.free)
+        noises += [] if noise is None else [noise]
+        missed += [] if off_by is None else [off_by]
+        hidden += not all_seen
     untested = recording.untested
     if blind:
         untested += (f"{blind} of {chain.steps} steps: the state before theirs was not kept",)
@@ -140,9 +138,35 @@ def vector_steps(
     return DrawnSteps((xi,), off, missed=max(missed, default=None), untested=untested)
 
 
-def _mean(chain: GaussianChain, samples: Tensor) -> Tensor | float:
-    """Of the first state."""
-    return 0.0 if chain.around is None else rows_of(chain.around, samples).flatten(1)
+def _seen(
+    chain: Recordable, k: int, after: Tensor, rest: Tensor, mean: Tensor, free: Tensor | None
+) -> tuple[Tensor | None, float | None, bool]:
+    """What noise has added to a state (`rest`), in the axes of the step's spread: along each, a multiple of a standard
+    normal, or nothing.
+
+    -> the noise (m, noises d) where it can be seen, NaN elsewhere and where entries are overwritten, None if nowhere;
+    by how much the state misses what is not random in it, relative to what the mean (m, ...) adds to it, None if all of
+    it is random; and whether all noise is seen.
+    """
+    rest = rest.unflatten(-1, (-1, chain.size))  # (m, lanes, d)
+    push, spread = chain.moves.mixing(k)
+    axes, size, _ = torch.linalg.svd(spread, full_matrices=False)
+    random = size > 1e-14 * size.max()
+    visible = random & (size > VISIBLE * after.abs().max())
+    along = axes.T @ rest  # (m, axes, d)
+    noise = missed = None
+    if bool(visible.any()):
+        table = _inside(along, chain.moves.basis) / torch.where(visible, size, torch.nan)[:, None]
+        unseen = spread.shape[1] - len(size)
+        noise = _of_free(pad(table, (0, 0, 0, unseen), value=torch.nan).flatten(1), free)
+    if free is not None or int(random.sum()) < rest.shape[1]:
+        left = (rest - axes[:, random] @ along[:, random]).flatten(1)
+        left = left if free is None else torch.where(free, left, rest.flatten(1))
+        added = root_mean_square(push @ mean.unflatten(-1, (-1, chain.size)))
+        # Where next to nothing is added, it is the state that tells what is small.
+        scale = added.maximum(1e-3 * root_mean_square(after)).clamp(min=1e-300)
+        missed = float((root_mean_square(left) / scale).max())
+    return noise, missed, torch.equal(visible, random)
 
 
 def _of_free(table: Tensor, free: Tensor | None) -> Tensor:
@@ -153,42 +177,3 @@ def _of_free(table: Tensor, free: Tensor | None) -> Tensor:
 def _inside(table: Tensor, basis: Tensor | None) -> Tensor:
     """Vectors (..., d) of a subspace as as many numbers as it has dimensions, and NaN for the others."""
     return table if basis is None else pad(table @ basis, (0, len(basis) - basis.shape[1]), value=torch.nan)
-
-
-class _Seen:
-    """What noise has added to a state, seen in the axes of the step's spread: along each, a multiple of a standard
-    normal, or nothing."""
-
-    def __init__(self, chain: Recordable, step: int, after: Tensor, rest: Tensor, free: Tensor | None) -> None:
-        self.after, self.free = after, free
-        self.within = chain.moves.basis
-        self.rest = rest.unflatten(-1, (-1, chain.size))  # (m, lanes, d)
-        self.push, spread = chain.moves.mixing(step)
-        self.noises = spread.shape[1]
-        self.axes, self.size, _ = torch.linalg.svd(spread, full_matrices=False)
-        self.random = self.size > 1e-14 * self.size.max()
-        self.visible = self.random & (self.size > VISIBLE * after.abs().max())
-        self.along = self.axes.T @ self.rest  # (m, axes, d)
-
-    @property
-    def noise(self) -> Tensor:
-        """The noise (m, noises d) as far as it can be seen, NaN elsewhere and where entries are overwritten."""
-        size = torch.where(self.visible, self.size, torch.nan)
-        unseen = self.noises - len(size)
-        along = _inside(self.along, self.within)
-        return _of_free(pad(along / size[:, None], (0, 0, 0, unseen), value=torch.nan).flatten(1), self.free)
-
-    @property
-    def has_fixed(self) -> bool:
-        """Whether some of the state is not random."""
-        return self.free is not None or int(self.random.sum()) < self.rest.shape[1]
-
-    def missed(self, mean: Tensor) -> float:
-        """By how much the state misses what is not random in it, relative to what a mean (m, ...) adds to it."""
-        left = (self.rest - self.axes[:, self.random] @ self.along[:, self.random]).flatten(1)
-        if self.free is not None:
-            left = torch.where(self.free, left, self.rest.flatten(1))
-        added = self.push @ mean.unflatten(-1, (-1, self.rest.shape[-1]))
-        # Where next to nothing is added, it is the state that tells what is small.
-        size = root_mean_square(added).maximum(1e-3 * root_mean_square(self.after)).clamp(min=1e-300)
-        return float((root_mean_square(left) / size).max())

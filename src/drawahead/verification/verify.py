@@ -22,7 +22,7 @@ from drawahead.samplers.base import Sampler
 from drawahead.samplers.coupled import Coupled
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.sequential import Sequential
-from drawahead.validate import instance, whole
+from drawahead.validate import whole
 from drawahead.verification.answers import answers, doors_agree, drawn_ones
 from drawahead.verification.findings import SAME_SAMPLES, SAMPLES, STEPS, Finding, Power, Verdict
 from drawahead.verification.power import power_of_samples, power_of_steps
@@ -36,7 +36,7 @@ from drawahead.verification.white import Off
 LEVEL = 1e-3
 FEWEST = 50
 """Samples: the tests of fewer find nothing, even if half of the samples are wrong."""
-ASKED = 8  # samples about which questions are asked again
+ASKED = 8  # samples whose queries are repeated
 Watch = Callable[[str], Callable[[Report], None] | None]
 
 
@@ -51,7 +51,7 @@ def verify(
     max_batch_size: int | None = None,
     watch: Watch | None = None,
 ) -> Verdict:
-    """Test whether samples of `target` drawn in parallel have the law of those drawn one step at a time.
+    """Test whether samples of `target` drawn in parallel have the distribution of those drawn one step at a time.
 
     First the model: the same query, repeated, alone and in a batch, must get the same answer, up to the rounding seen
     on batches of copies of one query; all methods of a token oracle must agree, and no answer may depend on later
@@ -76,9 +76,6 @@ def verify(
         raise InputError(f"level must be between 0 and 1, not {level}")
     usual = ("coupled", "block") if chain.foresees else ("coupled",)
     tested = _samplers(usual if samplers is None else samplers)
-    instance("with_power", with_power, bool, "True or False")
-    if watch is not None:
-        instance("watch", watch, Callable, "callable")  # type: ignore[arg-type]
     whole("seed", seed)
     chain.check(num_samples)
 
@@ -99,17 +96,16 @@ def verify(
 
 
 def _samplers(samplers: Sampler | str | Sequence[Sampler | str]) -> list[Sampler]:
-    listed = [samplers] if isinstance(samplers, Sampler | str) else samplers
-    instance("samplers", listed, Sequence, "one or more samplers such as Coupled()")
-    named = [sampler for each in listed if (sampler := as_sampler(each)) is not None]
-    if not named or len(named) < len(listed):
+    named = [as_sampler(each) for each in ([samplers] if isinstance(samplers, Sampler | str) else samplers)]
+    tested = [sampler for sampler in named if sampler is not None]
+    if not tested or len(tested) < len(named):
         raise InputError("samplers must be one or more samplers such as Coupled()")
-    return named
+    return tested
 
 
 @final
 class _Parts:
-    """The parts of a verification, one after another: what each found, would have found, and did not look at."""
+    """The parts of a verification, one after another: their findings, their power, and what they did not test."""
 
     def __init__(
         self,
@@ -146,10 +142,10 @@ class _Parts:
         has_steps = isinstance(self.chain, TokenChain) or self.recording is not None
         return 1 + has_steps + self._draws_the_same(sampler)
 
-    def draw(self, sampler: Sampler, seed: int, part: str, recording: RecordedChain | None = None) -> Tensor:
-        runner, number = (
-            (self.runner, self.num_samples) if recording is None else (self.recorder, recording.num_samples)
-        )
+    def draw(self, sampler: Sampler, seed: int, part: str, *, recorded: bool = False) -> Tensor:
+        runner, number = self.runner, self.num_samples
+        if recorded and self.recording is not None:
+            runner, number = self.recorder, self.recording.num_samples
         on_round = None if self.watch is None else self.watch(part)
         drawer = runner.using(sampler=sampler, max_batch_size=self.max_batch_size)
         return drawer.sample(number, seed=seed, on_round=on_round).samples
@@ -157,11 +153,11 @@ class _Parts:
     def test_model(self) -> None:
         chain, number = drawn_ones(self.chain, self.num_samples, ASKED)
         if not number:
-            self.untested.append("the model: it is asked nothing, for nothing is hidden in any sample")
+            self.untested.append("the model: there is no query, for nothing is hidden in any sample")
             return
         self.findings, self.shown = answers(self.runner, chain, self.seed, number, self.max_batch_size)
         if not self.findings[0].passed:
-            self.untested.append("what else answers depend on: the same question does not get the same answer")
+            self.untested.append("what else answers depend on: the same query does not get the same answer")
         elif isinstance(chain, TokenChain):
             self.findings += doors_agree(self.runner, chain, self.seed, number, self.shown, self.max_batch_size)
         self.sound = all(finding.passed for finding in self.findings)
@@ -169,7 +165,7 @@ class _Parts:
 
     @property
     def off(self) -> Gap:
-        """How far answers may be apart from run to run. Of a model that does not answer alike it is not known."""
+        """How far answers may be apart from run to run; unknown if the model is not `sound`."""
         return self.shown.all if self.sound else Gap()
 
     def test_steps(self, sampler: Sampler, samples: Tensor, level: float, *, with_power: bool) -> None:
@@ -179,7 +175,7 @@ class _Parts:
         elif self.recording is None:
             return
         else:
-            paths = self.draw(sampler, self.seed, f"{sampler!r}, recorded", self.recording)
+            paths = self.draw(sampler, self.seed, f"{sampler!r}, recorded", recorded=True)
             off = Off.of_vectors(self.off.law, self.off.shift)
             steps = vector_steps(self.recording, paths, self.seed, off, self.max_batch_size)
         self.untested += steps.untested
@@ -194,8 +190,8 @@ class _Parts:
             self.power[STEPS] = power_of_steps(steps, level, tokens=isinstance(self.chain, TokenChain))
 
     def test_samples(self, sampler: Sampler, samples: Tensor, reference: Tensor, level: float) -> None:
-        p = same_law(samples, reference)
-        self.findings.append(_agreement(f"samples of {sampler!r}", p, level, "sequential samples"))
+        p_value = same_law(samples, reference)
+        self.findings.append(_agreement(f"samples of {sampler!r}", p_value, level, "sequential samples"))
 
     def test_same_samples(self, sampler: Sampler, samples: Tensor, level: float) -> None:
         if not self._draws_the_same(sampler):

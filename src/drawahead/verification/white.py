@@ -8,6 +8,7 @@ steps shows there. *Moments* are sums over all of them: what goes wrong a little
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -66,42 +67,40 @@ def white(xi: Tensor, off: Off = EXACT) -> float:
 
 
 def columns(xi: Tensor, off: Off = EXACT) -> float:
-    """Of columns alone."""
-    steps = xi.shape[1]
+    """The tests of columns alone."""
+    steps, flat = xi.shape[1], xi.flatten(1)
     if not xi.numel():
         return 1.0
-    flat = xi.flatten(1)
-    tables = [(ndtr(_some(flat)), off.entry), (ndtr(_combined(flat)), steps * off.step)]
-    if steps > 1:
-        before, after = _some(xi[:, :-1].flatten(1)), _some(xi[:, 1:].flatten(1))
-        tables += [(ndtr(both / math.sqrt(2)), 2 * off.entry) for both in (after + before, after - before)]
-        tables += [(ndtr(torch.where(far, after, torch.nan)), off.entry) for far in (before < -FAR, before > FAR)]
+    tables = [(ndtr(_some(values.flatten(1))), allowed) for values, allowed, _ in _kinds(xi, off)]
+    tables += [(ndtr(_combined(flat)), steps * off.step)]
     tables += [(_squares(xi[:, _evenly(steps)]), off.step), (_squares(flat[:, None]), steps * off.step)]
     offs = torch.cat([torch.full((table.shape[1],), allowed, dtype=torch.float64) for table, allowed in tables])
     return kolmogorov_columns(torch.cat([table for table, _ in tables], dim=1), offs)
 
 
 def pooled(xi: Tensor, off: Off = EXACT) -> float:
-    """Of all steps together.
-
-    Pairs of neighbours do not overlap, so that what is pooled is independent; those that follow a far one are, whatever
-    they overlap with, because each is picked by what came before it.
-    """
-    steps = xi.shape[1]
-    pools = [(ndtr(_thinned(xi)), off.entry)]
-    if steps > 1:
-        before, after = xi[:, :-1], xi[:, 1:]
-        one, other = before[:, ::2], after[:, ::2]
-        pools += [(ndtr(_thinned(both) / math.sqrt(2)), 2 * off.entry) for both in (other + one, other - one)]
-        far_ones = (before < -FAR, before > FAR)
-        pools += [(ndtr(_thinned(torch.where(far, after, torch.nan))), off.entry) for far in far_ones]
-    pools.append((_thinned(_squares(xi[: max(1, POOL // max(1, steps))])), off.step))
+    """The tests of all steps together."""
+    pools = [(ndtr(_thinned(values[:, ::apart])), allowed) for values, allowed, apart in _kinds(xi, off)]
+    pools.append((_thinned(_squares(xi[: max(1, POOL // max(1, xi.shape[1]))])), off.step))
     p_values = [kolmogorov_columns(pool[:, None], allowed) for pool, allowed in pools if len(pool)]
     return min(1.0, len(p_values) * min(p_values)) if p_values else 1.0
 
 
+def _kinds(xi: Tensor, off: Off) -> Iterator[tuple[Tensor, float, int]]:
+    """Standard normals (m, some steps, d): single innovations, sums and differences of neighbours, those that follow a
+    far one. -> how far their law may be off, and how many steps apart they are independent: pairs must not overlap;
+    those that follow a far one may, because each is picked by what came before it."""
+    yield xi, off.entry, 1
+    if xi.shape[1] > 1:
+        before, after = xi[:, :-1], xi[:, 1:]
+        for both in (after + before, after - before):
+            yield both / math.sqrt(2), 2 * off.entry, 2
+        for far in (before < -FAR, before > FAR):
+            yield torch.where(far, after, torch.nan), off.entry, 1
+
+
 def moments(xi: Tensor, off: Off = EXACT) -> float:
-    """Of sums over all: innovations, their squares, and products of those of neighbouring steps."""
+    """The tests of sums over all: of innovations, their squares, and products of those of neighbouring steps."""
     there = ~xi.isnan()
     filled = torch.where(there, xi, 0.0)
     count = int(there.sum())

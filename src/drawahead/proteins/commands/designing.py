@@ -1,4 +1,4 @@
-"""What `drawahead design` does: the job, its progress, and what it says in the end."""
+"""The work of `drawahead design`: the job, its progress, and the lines it prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from drawahead.words import counted
 def begun(
     out: Path, paths: list[Any], given: dict[str, Any], device: str | None, *, resume: bool
 ) -> tuple[list[Any], tool.Options, str]:
-    """The structures, the options and the device; of a job that is resumed, what it was begun with is not asked for."""
+    """The structures, the options and the device. Options that are left out are those that the job was begun with."""
     names = {each.name for each in fields(tool.Options)}
     given = {name: _absolute(value) for name, value in given.items() if name in names and value is not None}
     if resume and (out / LAYOUT.manifest).exists():
@@ -37,7 +37,7 @@ def begun(
 def draw(
     out: Path,
     paths: list[Any],
-    asked: tool.Options,
+    options: tool.Options,
     device: str,
     batch: int | None,
     resume: bool,
@@ -46,7 +46,7 @@ def draw(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Design, and say what was written."""
+    """Design, and print which files were written."""
     try:
         with warnings_told(), bar() as show:
 
@@ -54,53 +54,52 @@ def draw(
                 if not quiet:
                     show(standing.share, standing.parts())
 
-            job = tool.run(
-                out,
-                paths,
-                asked,
-                device=device,
-                batch=batch,
-                resume=resume,
-                workers=cluster,
-                watch=watch,
-                on_fail=_tell,
-            )
+            settings: dict[str, Any] = {"device": device, "batch": batch, "resume": resume, "workers": cluster}
+            job = tool.run(out, paths, options, **settings, watch=watch, on_fail=_say_failure)
     except KeyboardInterrupt:
-        raise Stopped(f"interrupted; {_what_is_kept(out)}", INTERRUPTED) from None
+        raise Stopped(f"interrupted; {_remaining(out)}", INTERRUPTED) from None
     if job.parts:
         files.write(out / "report.html", page(job).encode())
     if json:
-        say_json(_to_dict(job))
+        structures = {
+            name: {
+                "steps": part.steps,
+                "native": vars(part.native),
+                "designs": [vars(each) for each in part.designed],
+                "dropped": list(part.dropped),
+            }
+            for name, part in job.parts.items()
+        }
+        say_json({"folder": str(out), "structures": structures, "failed": job.failed, "rounds": job.standing.rounds})
     elif not quiet:
         for name, part in job.parts.items():
-            rounds = sum(each.rounds for each in part.designed) / len(part.designed)
-            recovery = sum(each.recovery for each in part.designed) / len(part.designed)
+            without = f", without {', '.join(part.dropped[:5])}" if part.dropped else ""
             say(
-                f"{name}: {counted(len(part.designed), 'sequence')}, {rounds:.1f} passes instead of {part.steps}, "
-                f"recovery {recovery:.0%}" + (f", without {', '.join(part.dropped[:5])}" if part.dropped else "")
+                f"{name}: {counted(len(part.designed), 'sequence')}, {part.mean('rounds'):.1f} passes instead of "
+                f"{part.steps}, recovery {part.mean('recovery'):.0%}{without}"
             )
         say(f"wrote {out / 'seqs'}, {out / 'designs.csv'}" + (f" and {out / 'report.html'}" * bool(job.parts)))
     _end(job.failed, len(job.parts), out)
 
 
 def score(
-    out: Path, paths: list[Any], asked: tool.Options, device: str, probabilities: bool, *, json: bool, quiet: bool
+    out: Path, paths: list[Any], options: tool.Options, device: str, probabilities: bool, *, json: bool, quiet: bool
 ) -> None:
     """Score the structures' own sequences, and print that."""
-    scores, failed = scoring.score(out, paths, asked, probabilities=probabilities, device=device, on_fail=_tell)
+    scores, failed = scoring.score(
+        out, paths, options, probabilities=probabilities, device=device, on_fail=_say_failure
+    )
     if json:
         say_json({"scores": [vars(each) for each in scores], "failed": failed})
     else:
         for each in scores:
-            say(
-                f"{each.name}: score {each.score:.4f}, global score {each.global_score:.4f}, "
-                f"{counted(each.orders, 'order')}"
-            )
+            both = f"score {each.score:.4f}, global score {each.global_score:.4f}"
+            say(f"{each.name}: {both}, {counted(each.orders, 'order')}")
     _end(failed, len(scores), out)
 
 
-def _tell(name: str, why: str) -> None:
-    """What is wrong with a structure, in a line of its own, not behind the progress."""
+def _say_failure(name: str, why: str) -> None:
+    """What is wrong with a structure, on a line of its own, not behind the progress."""
     if visible(sys.stderr):
         sys.stderr.write("\r\x1b[K")
     fail(f"{name}: {why}", 1)
@@ -112,30 +111,14 @@ def _end(failed: dict[str, str], done: int, out: Path) -> None:
         raise Stopped(f"{len(failed)} of {total} could not be done; the others are in {out}", 1)
 
 
-def _what_is_kept(out: Path) -> str:
+def _remaining(out: Path) -> str:
+    """How much of a stopped job is finished, and how to go on with it."""
     if not (out / LAYOUT.manifest).exists():
         return "nothing was finished"
-    kept = len(list((out / "parts").glob("[!.]*.json")))
+    finished = len(list((out / "parts").glob("[!.]*.json")))
     command = shlex.join(["drawahead", "design", "--out", str(out), "--resume"])
-    are = "is" if kept == 1 else "are"
-    return f"{counted(kept, 'structure')} {are} kept in {out}; go on with: {command}"
-
-
-def _to_dict(job: tool.DesignJob) -> dict[str, Any]:
-    return {
-        "folder": str(job.folder),
-        "structures": {
-            name: {
-                "steps": part.steps,
-                "native": vars(part.native),
-                "designs": [vars(each) for each in part.designed],
-                "dropped": list(part.dropped),
-            }
-            for name, part in job.parts.items()
-        },
-        "failed": job.failed,
-        "rounds": job.standing.rounds,
-    }
+    are = "is" if finished == 1 else "are"
+    return f"{counted(finished, 'structure')} {are} kept in {out}; go on with: {command}"
 
 
 def _absolute(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The folder of a design job: what is finished of each structure, its FASTA file, and the table of all sequences.
+"""The folder of a design job: the finished part of each structure, its FASTA file, and the table of all sequences.
 
 FASTA files have the header fields that ProteinMPNN writes, so that scripts which read those read these.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -27,22 +27,12 @@ from drawahead.words import cell, printable
 
 TABLE, PAGE, SEQUENCES = "designs.csv", "report.html", "seqs"
 LAYOUT = Layout("design job", "design.json", "parts", (SEQUENCES, TABLE, PAGE))
+Kind = TypeVar("Kind", "Native", "Designed", "Part")
 _FORMAT = 2
 _MOST = 1 << 28  # bytes of a file that is read back
 _COLUMNS = (
-    "structure",
-    "temperature",
-    "sample",
-    "score",
-    "global_score",
-    "seq_recovery",
-    "rounds",
-    "steps",
-    "seed",
-    "model",
-    "designed_chains",
-    "fixed_chains",
-    "sequence",
+    "structure temperature sample score global_score seq_recovery rounds steps seed model designed_chains fixed_chains "
+    "sequence"
 )
 
 
@@ -73,7 +63,7 @@ class Native:
 @final
 @dataclass(frozen=True)
 class Designed:
-    """An entry of a sequence that was drawn."""
+    """The entry of a design."""
 
     temperature: float
     number: int
@@ -94,7 +84,7 @@ class Designed:
 @final
 @dataclass(frozen=True)
 class Part:
-    """What is finished of one structure."""
+    """The designs of one structure."""
 
     sha256: str
     """Of its file."""
@@ -104,6 +94,10 @@ class Part:
     designed: tuple[Designed, ...]
     dropped: tuple[str, ...]
     """Residues that lack a backbone atom."""
+
+    def mean(self, name: str) -> float:
+        """The mean of an attribute of the designs."""
+        return float(np.mean([getattr(each, name) for each in self.designed]))
 
 
 @final
@@ -120,7 +114,7 @@ class Folder:
     @staticmethod
     @contextmanager
     def opened(folder: Path, about: Mapping[str, Any], *, resume: bool) -> Iterator[Folder]:
-        """Begin a job about this, or go on with it; with another one is refused."""
+        """Begin a job, or go on with it, if it was begun with the same options and inputs (`about`)."""
         with Store.opened(folder, LAYOUT, resume=resume) as store:
             records: dict[str, str] = {}
             old = store.begun and "records" not in (found := begun(folder))
@@ -140,13 +134,13 @@ class Folder:
             yield Folder(store, files.sha256(json.dumps(about, sort_keys=True).encode()), records)
 
     def keep(self, name: str, part: Part) -> None:
-        """Write what is finished of a structure."""
+        """Write the part of a structure that is finished."""
         self._write_sequences(name, part)
         self.store.write(self.store.part(f"{name}.json"), sealed_json({"job": self.job, "part": asdict(part)}))
 
     def finished(self, name: str, sha256: str, sequences: int) -> Part | None:
-        """What is finished of a structure, so many sequences, if it is; one whose file has changed since is refused. A
-        damaged part is named, and drawn again; a FASTA file that is damaged or gone is written again."""
+        """The part of a structure, with so many sequences, if it is finished; one whose file has changed since is
+        refused. A damaged part is named, and drawn again; a FASTA file that is damaged or gone is written again."""
         path = self.store.part(f"{name}.json")
         if not path.exists():
             return None
@@ -189,7 +183,7 @@ class Folder:
 
 
 def begun(folder: Path) -> dict[str, Any]:
-    """What a job was begun with."""
+    """The manifest of a job: the options and inputs it was begun with."""
     where = folder / LAYOUT.manifest
     try:
         found, data = read_json(where, "the manifest", _MOST)
@@ -200,14 +194,6 @@ def begun(folder: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"the manifest {where}: {error}") from None
     return found
-
-
-def make(folder: Path) -> None:
-    """A folder inside that of a job, if it is not there."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be a folder of the job: {error.strerror or error}") from None
 
 
 def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,28 +217,28 @@ def _unsealed(folder: Path) -> dict[str, str]:
 
 
 def _part(found: Any) -> Part:
-    """A part from what JSON gives; of the wrong types it is a TypeError."""
-    designed = tuple(Designed(**_typed(Designed, each)) for each in found["designed"])
-    plain = {name: found[name] for name in ("sha256", "steps", "dropped")}
-    native = Native(**_typed(Native, found["native"]))
-    return Part(**_typed(Part, plain | {"native": native, "designed": designed, "dropped": tuple(found["dropped"])}))
+    """A part from JSON; a value of the wrong type is a TypeError."""
+    designed = tuple(_made(Designed, each) for each in found["designed"])
+    native, dropped = _made(Native, found["native"]), tuple(found["dropped"])
+    return _made(Part, found | {"native": native, "designed": designed, "dropped": dropped})
 
 
-def _typed(kind: type[Native | Designed | Part], found: dict[str, Any]) -> dict[str, Any]:
+def _made(kind: type[Kind], found: dict[str, Any]) -> Kind:
+    values = {each.name: found[each.name] for each in fields(kind)}
     for each in fields(kind):
-        value = found[each.name]
+        value = values[each.name]
         plain = {"float": float, "int": int, "str": str, "bool": bool}.get(str(each.type), object)
         texts = value if each.type in ("Sequence[str]", "tuple[str, ...]") else ()
         if not isinstance(value, plain) or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"{each.name} cannot be {short(value)}")
-    return found
+    return kind(**values)
 
 
 def table(parts: Mapping[str, Part], seed: int) -> str:
     """All sequences, as CSV."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
+    rows.writerow(_COLUMNS.split())
     for name, part in parts.items():
         native = part.native
         chains = [cell(",".join(some)) for some in (native.designed_chains, native.fixed_chains)]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import torch
 
@@ -14,13 +14,10 @@ from drawahead.errors import DrawaheadError, InputError, JobError
 from drawahead.executors.actors import RayWorkers
 from drawahead.jobs import files
 from drawahead.proteins.design import sources
-from drawahead.proteins.design.batches import WORKER_BYTES, shared
-from drawahead.proteins.design.designer import Designer, DesignWorker, Outcome, StructureGroup
+from drawahead.proteins.design.designer import WORKER_BYTES, Designer, DesignWorker, Outcome, StructureGroup, shared
 from drawahead.proteins.design.folder import Folder, Part, begun
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.tables import read_tables
-from drawahead.proteins.mpnn.model import Weights
-from drawahead.proteins.structures.files import Backbone, read_structure
+from drawahead.proteins.structures.files import Backbone
 from drawahead.report import Report
 from drawahead.show.progress import clock
 from drawahead.validate import as_device
@@ -32,8 +29,8 @@ from drawahead.values import dataclass
 class DesignProgress:
     """How far a job has come."""
 
-    structures: int
-    sequences: int
+    structures: int = 0
+    sequences: int = 0
     done: int = 0
     """Structures finished or failed."""
     drawn: int = 0
@@ -45,16 +42,16 @@ class DesignProgress:
 
     def parts(self) -> list[str]:
         """In words."""
-        found = [f"{self.done}/{self.structures} structures", f"{self.drawn}/{self.sequences} sequences"]
-        found.append(f"{self.rounds} rounds")
+        words = [f"{self.done}/{self.structures} structures", f"{self.drawn}/{self.sequences} sequences"]
+        words.append(f"{self.rounds} rounds")
         new = self.done - self.earlier
         if new and self.done < self.structures:
-            found.append(f"{clock(self.seconds / new * (self.structures - self.done))} left")
-        return found
+            words.append(f"{clock(self.seconds / new * (self.structures - self.done))} left")
+        return words
 
     @property
     def share(self) -> float:
-        """Of the structures, those that are done."""
+        """The share of structures that are done."""
         return self.done / self.structures if self.structures else 0.0
 
 
@@ -64,7 +61,7 @@ Watch = Callable[[DesignProgress], None]
 @final
 @dataclass(frozen=True)
 class DesignJob:
-    """What a job has done."""
+    """The result of a job."""
 
     folder: Path
     parts: dict[str, Part]
@@ -85,32 +82,28 @@ def run(
     watch: Watch | None = None,
     on_fail: Callable[[str, str], None] | None = None,
 ) -> DesignJob:
-    """Design all structures of these files and folders, and write what comes of it into `folder`.
+    """Design all structures of these files and folders, and write FASTA files and a table into `folder`.
 
-    batch: the most sequences that are drawn at a time. workers: of a Ray cluster, which each hold the model and design
-    whole structures on `device`; this machine need not have one. watch: called as the job goes on. on_fail: called with
-    the name of a structure that cannot be designed, and why; the others are designed all the same.
+    asked: the options. batch: the most sequences that are drawn at a time. workers: of a Ray cluster, which each hold
+    the model and design whole structures on `device`; this machine need not have one. watch: called as the job goes on.
+    on_fail: called with the name of a structure that cannot be designed, and why; the others are designed all the same.
     """
-    asked = asked or Options()
+    options = asked or Options()
     where = torch.device(device) if workers else as_device("device", device)
-    file = sources.find_weights(asked)
-    weights = Weights.load(file)
-    if asked.ca_only and not weights.ca_only:
-        raise InputError(f"--ca-only: {file} holds weights of full backbones")
-    tables, sums = read_tables(asked)
+    designer = Designer.of(options, where, batch)
     about = {
-        "asked": asked.to_dict(),
+        "asked": options.to_dict(),
         "structures": [str(Path(path).absolute()) for path in structures],
-        "weights": files.sha256(file.read_bytes()),
-        "files": sums,
+        "weights": files.sha256(designer.file.read_bytes()),
+        "files": designer.sums,
     }
     home = Path(folder)
     found, wrong = sources.find(structures)
     try:
         with Folder.opened(home, about, resume=resume) as opened:
-            work = _Work(opened, Designer(asked, tables, weights, where, batch, file.stem), workers, watch, on_fail)
+            work = _Work(opened, designer, workers, watch, on_fail)
             parts = work.all(found, wrong)
-            opened.write_table(parts, asked.seed)
+            opened.write_table(parts, options.seed)
     except OSError as error:
         why = f"{error.strerror or error}; what is finished is kept in {home}: resume it"
         raise JobError(why, home) from error
@@ -126,15 +119,15 @@ class _Work:
     watch: Watch | None
     on_fail: Callable[[str, str], None] | None
     failed: dict[str, str] = field(default_factory=dict)
-    standing: DesignProgress = field(default_factory=lambda: DesignProgress(0, 0))
+    standing: DesignProgress = field(default_factory=DesignProgress)
 
     def all(self, found: Mapping[str, Path], wrong: Mapping[str, str]) -> dict[str, Part]:
-        """What is finished of every structure, in their order, after drawing what was not."""
-        asked, weights = self.designer.asked, self.designer.weights
-        each = asked.num * len(asked.temperature)
+        """The finished part of every structure, in their order, after designing those that were not finished."""
+        options = self.designer.options
+        each = options.num * len(options.temperature)
         self.standing.structures, self.standing.sequences = len(found) + len(wrong), len(found) * each
         for name, why in wrong.items():
-            self.fail(name, why)
+            self._fail(name, why)
         parts: dict[str, Part] = {}
         waiting: dict[str, Backbone] = {}
         sums: dict[str, str] = {}
@@ -142,30 +135,29 @@ class _Work:
             try:
                 sums[name] = files.sha256(_bytes(path))
                 done = self.folder.finished(name, sums[name], each)
-                if done is not None:
-                    parts[name] = done
-                    self.standing.earlier += 1
-                    self._tell(1, each)
-                else:
-                    waiting[name] = read_structure(path, ca_only=weights.ca_only)
+                if done is None:
+                    waiting[name] = self.designer.read(path)
+                    continue
             except DrawaheadError as error:
-                self.fail(name, str(error))
+                self._fail(name, str(error))
+                continue
+            parts[name] = done
+            self._count(done=1, drawn=each, earlier=1)
         began = time.perf_counter()
         most = WORKER_BYTES if self.workers else None
-        together = shared(waiting, weights.neighbours, self.designer.device, most)
-        groups = [{name: waiting[name] for name in names} for names in together]
-        for outcome in self._outcomes(groups):
+        together = shared(waiting, self.designer.weights.neighbours, self.designer.device, most)
+        for outcome in self._outcomes([{name: waiting[name] for name in names} for names in together]):
             for name, why in outcome.failed.items():
-                self.fail(name, why)
+                self._fail(name, why)
             for name, part in outcome.parts.items():
                 parts[name] = replace(part, sha256=sums[name])
                 self.folder.keep(name, parts[name])
                 self.standing.seconds = time.perf_counter() - began
-                self._tell(1, each)
+                self._count(done=1, drawn=each)
         return {name: parts[name] for name in found if name in parts}
 
     def _outcomes(self, groups: Sequence[StructureGroup]) -> Iterator[Outcome]:
-        """As they come."""
+        """In the order in which they end."""
         if self.workers is None:
             designer = self.designer.there()
             for group in groups:
@@ -174,25 +166,24 @@ class _Work:
             with self.workers.pool(DesignWorker, lambda: self.designer) as pool:
                 for ended in pool.stream(groups):
                     for _, outcome in ended:
-                        self._tell(0, 0, outcome.rounds)
+                        self._count(rounds=outcome.rounds)
                         yield outcome
 
-    def fail(self, name: str, why: str) -> None:
-        """Note what is wrong with a structure; the others go on."""
+    def _fail(self, name: str, why: str) -> None:
         self.failed[name] = why
         if self.on_fail is not None:
             self.on_fail(name, why)
-        self._tell(1, 0)
+        self._count(done=1)
 
-    def _tell(self, structures: int, sequences: int, rounds: int = 0) -> None:
-        self.standing.done += structures
-        self.standing.drawn += sequences
-        self.standing.rounds += rounds
+    def _count(self, **more: int) -> None:
+        """Add to the numbers of the progress, and show it."""
+        for name, number in more.items():
+            setattr(self.standing, name, getattr(self.standing, name) + number)
         if self.watch is not None:
             self.watch(self.standing)
 
     def _on_round(self, report: Report) -> None:
-        self._tell(0, 0, 1)
+        self._count(rounds=1)
 
 
 def _bytes(path: Path) -> bytes:
@@ -203,9 +194,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def settings(folder: str | Path) -> tuple[Options, list[str]]:
-    """What the job in a folder was begun with: its options and structures."""
-    found: dict[str, Any] = begun(Path(folder))
-    paths = found.get("structures")
-    if not isinstance(found.get("asked"), dict) or not isinstance(paths, list):
+    """The options and structures that the job in a folder was begun with."""
+    manifest = begun(Path(folder))
+    options, paths = manifest.get("asked"), manifest.get("structures")
+    if not isinstance(options, dict) or not isinstance(paths, list):
         raise InputError(f"{folder} holds no design job")
-    return Options.of(found["asked"]), [str(path) for path in paths]
+    return Options.of(options), [str(path) for path in paths]

@@ -1,4 +1,4 @@
-"""What is asked of a design job: plain values, which a folder keeps, and which a resumed job must agree with."""
+"""The options of a design job: plain values, stored in its folder; a resumed job must have the same."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Options:
     temperature: tuple[float, ...] = (0.1,)
     seed: int = 0
     chains: str = ""
-    """Chains to be designed, "A,B", or a file; all others are kept as they are."""
+    """Chains to be designed, "A,B", or a file; all others stay as they are."""
     fixed_chains: str = ""
-    """Chains to be kept; with `chains`, all that are in neither are left out of the structure."""
+    """Chains that stay as they are; with `chains`, all that are in neither are left out of the structure."""
     fixed: str = ""
     """Residues that keep their amino acid, or a file."""
     redesign: str = ""
@@ -61,11 +61,9 @@ class Options:
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"num": whole("num", self.num, 1), "seed": whole("seed", self.seed, 0, 2**63 - 1)}
-        checked |= {"temperature": numbers("temperature", self.temperature)}
-        checked |= {"symmetry_weights": numbers("symmetry_weights", self.symmetry_weights)}
-        checked |= {"pssm_threshold": number("pssm_threshold", self.pssm_threshold)}
-        for name in ("pssm_share", "backbone_noise"):
-            checked[name] = number(name, getattr(self, name), least=0)
+        checked |= {name: numbers(name, getattr(self, name)) for name in ("temperature", "symmetry_weights")}
+        checked |= {name: number(name, getattr(self, name), least=0) for name in ("pssm_share", "backbone_noise")}
+        checked["pssm_threshold"] = number("pssm_threshold", self.pssm_threshold)
         if self.dtype not in _DTYPES:
             raise InputError(f"dtype must be one of {', '.join(_DTYPES)}, not {short(self.dtype)}")
         if not self.temperature or min(self.temperature) <= 0 or len(set(self.temperature)) < len(self.temperature):
@@ -78,26 +76,26 @@ class Options:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Options:
-        """From what `to_dict` gave, or a part of it."""
-        known = {field.name: type(field.default) for field in dataclasses.fields(Options)}
-        values: dict[str, Any] = {}
-        for name, value in given.items():
+    def of(values: Mapping[str, Any]) -> Options:
+        """From values of `to_dict`, or some of them."""
+        kinds = {field.name: type(field.default) for field in dataclasses.fields(Options)}
+        checked: dict[str, Any] = {}
+        for name, value in values.items():
+            kind = kinds.get(name, type(None))
             value = tuple(value) if isinstance(value, list) else value
-            value = float(value) if known.get(name) is float and type(value) is int else value
-            if not isinstance(value, known.get(name, type(None))):
+            value = float(value) if kind is float and type(value) is int else value
+            if not isinstance(value, kind):
                 raise InputError(f"there is no option {name} that could be {short(value)}")
-            values[name] = value
-        return Options(**values)
+            checked[name] = value
+        return Options(**checked)
 
 
 def pairs(name: str, text: str) -> list[tuple[str, str]]:
-    """Assignments such as A10=C,A12-15=PG: what is on the left of each, and what on the right."""
-    found = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    for left, sign, right in found:
-        if not left or not sign or not right:
-            raise InputError(f"{name} must be assignments such as A=1,B=2, not {short(text)}")
-    return [(left.strip(), right.strip()) for left, _, right in found]
+    """The left and right sides of assignments such as A10=C,A12-15=PG."""
+    sides = [part.partition("=") for part in names(text)]
+    if not all(left and right for left, _, right in sides):
+        raise InputError(f"{name} must be assignments such as A=1,B=2, not {short(text)}")
+    return [(left.strip(), right.strip()) for left, _, right in sides]
 
 
 def names(text: str) -> list[str]:

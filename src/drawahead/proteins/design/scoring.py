@@ -11,18 +11,15 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from drawahead.errors import DrawaheadError
+from drawahead.errors import DrawaheadError, InputError
 from drawahead.jobs import files
 from drawahead.oracles.needs import check_memory
 from drawahead.proteins.choices import native_tokens
 from drawahead.proteins.design import sources
-from drawahead.proteins.design.designer import native_scores
-from drawahead.proteins.design.folder import make, spelled
+from drawahead.proteins.design.designer import Designer, native_scores
+from drawahead.proteins.design.folder import spelled
 from drawahead.proteins.design.options import Options
-from drawahead.proteins.design.problem import Problem, build
-from drawahead.proteins.design.tables import read_tables
-from drawahead.proteins.mpnn.model import Weights
-from drawahead.proteins.structures.files import read_structure
+from drawahead.proteins.design.problem import Problem
 from drawahead.validate import as_device
 
 _ORDER_BYTES = 48  # of the scores of an order, and of what is written of them
@@ -32,7 +29,7 @@ SCORES, PROBABILITIES = "score_only", "unconditional_probs_only"
 @final
 @dataclass(frozen=True)
 class Scored:
-    """What is told of one structure."""
+    """The scores of one structure, averaged over its orders."""
 
     name: str
     score: float
@@ -49,21 +46,20 @@ def score(
     device: str = "cpu",
     on_fail: Callable[[str, str], None] | None = None,
 ) -> tuple[list[Scored], dict[str, str]]:
-    """Score the sequence of every structure in `asked.num` random orders, or write down the model's probabilities given
-    the backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
-    where = as_device("device", device)
-    weights = Weights.load(sources.find_weights(asked)).to(getattr(torch, asked.dtype), where)
-    tables, _ = read_tables(asked)
+    """Score the sequence of every structure in `asked.num` random orders, or write the model's probabilities given the
+    backbone alone; one .npz for each structure, under the names that ProteinMPNN uses. -> scores, failures."""
+    designer = Designer.of(asked, as_device("device", device)).there()
     home = Path(folder) / (PROBABILITIES if probabilities else SCORES)
-    home.parent.mkdir(parents=True, exist_ok=True)
     files.refuse_links(home.parent, home.name)
-    make(home)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{home} cannot be a folder of the job: {error.strerror or error}") from None
     found, failed = sources.find(structures)
     scores = []
     for name, path in found.items():
         try:
-            structure = read_structure(path, ca_only=weights.ca_only)
-            problem = build(name, structure, weights, asked, tables, where)
+            problem = designer.problem(name, designer.read(path))
             check_memory(
                 f"the scores of {asked.num:,} orders need", asked.num * _ORDER_BYTES, "ask for fewer with --num"
             )

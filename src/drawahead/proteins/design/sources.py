@@ -1,4 +1,4 @@
-"""What a job reads: structures, files or folders of them, and weights."""
+"""The inputs of a job: structures, files or folders of them, and weights."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is_structure(path: Path) -> bool:
 
 
 def find_weights(asked: Options) -> Path:
-    """The weight file that is asked for: a path, or a name in a folder of weights or of the packages that hold them."""
+    """The weight file of a job: a path, or a name in a folder of weights or of the packages that hold them."""
     path = Path(asked.model)
     if path.suffix in (_SUFFIX, ".safetensors"):
         return path

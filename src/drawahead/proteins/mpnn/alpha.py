@@ -22,7 +22,7 @@ def radial_basis(distance: Tensor) -> Tensor:
 
 
 def edges(alpha: Tensor, neighbours: Tensor, index: Tensor, chain: Tensor) -> Tensor:
-    """What the positions of CA (n, 3) tell of each edge (n, k, features).
+    """The features of each edge (n, k, features) from the positions of CA (n, 3).
 
     A residue that is missing counts as one at the origin, as in the code the weights were trained with.
     """

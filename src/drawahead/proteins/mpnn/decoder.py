@@ -40,15 +40,13 @@ class Decoder:
         """The decoder on one structure. Everything that no token changes is computed here, once."""
         still, unseen = zip(*(_unseen(weights, name, graph) for name in weights.layers("decoder")), strict=True)
         still[0].add_(linear(graph.nodes, _blocks(weights, weights.layers("decoder")[0])[0])[:, None])
-        none = torch.empty(0)
-        bare = Structures(
-            graph.nodes[None], graph.neighbours[None], torch.stack(still)[None], torch.stack(unseen)[None], *[none] * 4
-        )
-        return Decoder(weights, bare.with_steps(steps))
+        tables = graph.nodes[None], graph.neighbours[None], torch.stack(still)[None], torch.stack(unseen)[None]
+        return Decoder(weights, Structures.single(*tables, steps))
 
     def with_steps(self, steps: Steps) -> Decoder:
         """The same structure, drawn in other steps."""
-        return Decoder(self.weights, self.structures.with_steps(steps))
+        own = self.structures
+        return Decoder(self.weights, Structures.single(own.nodes, own.neighbours, own.still, own.unseen, steps))
 
     def decode(
         self, tokens: Tensor, rank: Tensor, seen: Tensor, which: Tensor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import final
 
 import torch
@@ -32,6 +32,11 @@ class Steps:
     def there(self) -> Tensor:
         """(g, m): whether a member is one, and not repeated."""
         return torch.arange(self.members.shape[1]) < self.count[:, None]
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Of values of residues (n, ...) the mean over those of each step (g, ...)."""
+        there = self.there[..., None]
+        return (values[self.members] * there).nan_to_num(neginf=-torch.inf, nan=0.0).sum(1) / there.sum(1)
 
     @property
     def of_residue(self) -> Tensor:
@@ -66,15 +71,15 @@ class Structures:
     def tied(self) -> bool:
         return self.members.shape[2] > 1
 
-    def with_steps(self, steps: Steps) -> Structures:
-        """A single structure, drawn in other steps."""
-        device = self.nodes.device
-        step, turn = steps.of_residue.to(device), steps.turn.to(device)
-        members, weight = steps.members.to(device), steps.weight.to(device, self.nodes.dtype)
-        near = self.neighbours[0]
+    @staticmethod
+    def single(nodes: Tensor, neighbours: Tensor, still: Tensor, unseen: Tensor, steps: Steps) -> Structures:
+        """One structure, drawn in these steps."""
+        step, turn = steps.of_residue.to(nodes.device), steps.turn.to(nodes.device)
+        members, weight = steps.members.to(nodes.device), steps.weight.to(nodes)
+        near = neighbours[0]
         before = (step[near] == step[:, None]) & (turn[near] < turn[:, None])
         mate = torch.where(before, turn[near], -1)
-        return replace(self, step=step[None], mate=mate[None], members=members[None], weight=weight[None])
+        return Structures(nodes, neighbours, still, unseen, step[None], mate[None], members[None], weight[None])
 
 
 def stacked(structures: Sequence[Structures], length: int) -> Structures:

@@ -40,7 +40,7 @@ class Weights:
         self.tensors = tensors
         self.neighbours = neighbours
         self.context = context
-        """How many atoms of a ligand each residue looks at; 0 if the model knows of none."""
+        """How many atoms of a ligand each residue looks at; 0 for models without ligands."""
         self.width = tensors["W_s.weight"].shape[1]
         self._copied = False
 
@@ -64,11 +64,11 @@ class Weights:
         """Read a weight file of ProteinMPNN (vanilla, soluble or CA-only) or LigandMPNN (ligand or membrane); or its
         tensors as safetensors, with its whole numbers as metadata."""
         try:
-            tensors, told = _safetensors(path) if str(path).endswith(".safetensors") else _pickled(path)
-            weights = Weights(tensors, int(told["num_edges"]), int(told.get("atom_context_num", 0)))
-            features = weights._edge_features
-            if features in (of_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
-                _try(weights)
+            tensors, numbers = _safetensors(path) if str(path).endswith(".safetensors") else _pickled(path)
+            weights = Weights(tensors, int(numbers["num_edges"]), int(numbers.get("atom_context_num", 0)))
+            if weights._edge_features not in (of_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
+                raise ValueError(f"{weights._edge_features} edge features")
+            _try(weights)
         except OSError as error:
             raise InputError(
                 f"cannot read the weights {path}: {error.strerror or error}; the published ones come with the package "
@@ -76,15 +76,13 @@ class Weights:
             ) from None
         except InputError:
             raise
-        except Exception as error:  # whatever a file that is something else makes torch say
+        except Exception as error:  # torch has many for a file that is something else
             why = " ".join(f"{type(error).__name__}: {str(error)[:200]}".split())
             raise InputError(f"{path} is not a ProteinMPNN weight file: {why}") from None
-        if features not in (of_alpha.FEATURES, CENTRES * len(_PAIRS.split())):
-            raise InputError(f"{path} is not a ProteinMPNN weight file: {features} edge features")
         return weights
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Weights:
-        """A copy, which models of several structures may share: such a copy, as it is wanted, is not copied again."""
+        """A copy, which models of several structures may share: a copy that fits already is not copied again."""
         device = torch.empty(0, device=device).device  # with its number, as tensors have it
         if self._copied and all((each.dtype, each.device) == (dtype, device) for each in self.tensors.values()):
             return self
@@ -118,21 +116,17 @@ class Graph:
     neighbours: Tensor  # (n, k): the k nearest residues, itself among them
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """What some models are told beside the backbone."""
-
-    ligand: Tensor  # (a, 3)
-    elements: Tensor  # (a,)
-    membrane: Tensor  # (n,): 0, 1 or 2
-
-
 def encode(
-    weights: Weights, coordinates: Tensor, index: Tensor, chain: Tensor, around: Surroundings | None = None
+    weights: Weights,
+    coordinates: Tensor,
+    index: Tensor,
+    chain: Tensor,
+    ligand: tuple[Tensor, Tensor] | None = None,
+    membrane: Tensor | None = None,
 ) -> Graph:
-    """Run the encoder on coordinates (n, 4, 3) of N, CA, C, O, or (n, 1, 3) of CA for weights that want no more; on
-    places along the chain (n,) and chain numbers (n,); and, for models that look there, on what is around."""
+    """Run the encoder on coordinates (n, 4, 3) of N, CA, C, O, or (n, 1, 3) of CA for CA-only weights; on places along
+    the chain (n,) and chain numbers (n,); and, for models that look there, on the atoms (a, 3) and elements (a,) of a
+    ligand, and labels (n,) of where residues lie in a membrane."""
     alpha = coordinates[:, min(1, coordinates.shape[1] - 1)]
     distance = (alpha[:, None] - alpha).square().sum(-1).add(1e-6).sqrt()
     neighbours = distance.topk(min(weights.neighbours, len(alpha)), largest=False).indices
@@ -143,8 +137,8 @@ def encode(
         geometry = radial_basis(_apart(atoms, neighbours)).flatten(2)
     edges = weights.linear("W_e", _edges(weights, geometry, neighbours, index, chain))
     nodes = torch.zeros_like(edges[:, 0])
-    if weights.membrane and around is not None:
-        labels = weights.linear("features.node_embedding", one_hot(around.membrane, 3).to(nodes.dtype))
+    if weights.membrane and membrane is not None:
+        labels = weights.linear("features.node_embedding", one_hot(membrane, 3).to(nodes.dtype))
         nodes = weights.linear("W_v", weights.norm("features.norm_nodes", labels))
     for layer in weights.layers("encoder"):
         message = _messages(weights, layer, ("W1", "W2", "W3"), nodes, edges, neighbours)
@@ -152,8 +146,8 @@ def encode(
         nodes = weights.norm(f"{layer}.norm2", nodes + weights.dense(layer, nodes))
         message = _messages(weights, layer, ("W11", "W12", "W13"), nodes, edges, neighbours)
         edges = weights.norm(f"{layer}.norm3", edges + message)
-    if weights.context and around is not None:
-        nodes = with_ligand(weights, atoms, nodes, around.ligand, around.elements)
+    if weights.context and ligand is not None:
+        nodes = with_ligand(weights, atoms, nodes, *ligand)
     return Graph(nodes, edges, neighbours)
 
 
@@ -173,7 +167,7 @@ def _apart(atoms: Tensor, neighbours: Tensor) -> Tensor:
 
 
 def _edges(weights: Weights, geometry: Tensor, neighbours: Tensor, index: Tensor, chain: Tensor) -> Tensor:
-    """What is known of each edge before the encoder (n, k, d)."""
+    """The features of each edge before the encoder (n, k, d)."""
     offset = (index[:, None] - index[neighbours] + _FARTHEST).clamp(0, 2 * _FARTHEST)
     offset = torch.where(chain[:, None] == chain[neighbours], offset, 2 * _FARTHEST + 1)
     along = weights.linear("features.embeddings.linear", one_hot(offset, 2 * _FARTHEST + 2).to(geometry.dtype))
@@ -200,7 +194,7 @@ def _try(weights: Weights) -> None:
 
 
 def _pickled(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file that torch wrote, and what else is in it. What is more than plain values is not read."""
+    """The tensors of a file that torch wrote, and its other plain values. Nothing else is read."""
     try:
         file = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:

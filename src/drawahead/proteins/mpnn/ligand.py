@@ -61,7 +61,7 @@ def _kinds(element: Tensor) -> Tensor:
 
 
 def _seen(weights: Weights, atoms: Tensor, place: Tensor, kind: Tensor) -> Tensor:
-    """What a residue sees of each atom: its distances, what it is, and where it lies (n, m, d)."""
+    """The features of each atom for a residue: its distances, its element, and its direction (n, m, d)."""
     apart = (atoms[:, None] - place[:, :, None]).square().sum(-1).add(1e-6).sqrt()  # (n, m, 5)
     near = radial_basis(apart).flatten(2)
     kinds = weights.linear("features.type_linear", kind)

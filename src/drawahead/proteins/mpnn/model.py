@@ -17,26 +17,27 @@ from drawahead.oracles.tokens import HIDDEN
 from drawahead.proteins.choices import (
     ALPHABET,
     Fixed,
+    Tied,
     evidence_places,
+    groups,
     known_steps,
     letters,
     membrane_labels,
     native_tokens,
+    steps,
 )
-from drawahead.proteins.law import design_law
+from drawahead.proteins.law import Profile, design_law
 from drawahead.proteins.mpnn.decoder import Decoder
 from drawahead.proteins.mpnn.encoded import Steps
-from drawahead.proteins.mpnn.encoder import Surroundings, Weights, encode
+from drawahead.proteins.mpnn.encoder import Weights, encode
 from drawahead.proteins.mpnn.oracle import BackboneOracle
-from drawahead.proteins.profile import Profile
 from drawahead.proteins.scores import Designs, Scores, scored
 from drawahead.proteins.structures.files import as_backbone
-from drawahead.proteins.ties import Tied, groups, steps
 from drawahead.randomness import seed_from
 from drawahead.sample import Result, sample
 from drawahead.samplers import Coupled, Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.validate import as_device, floating, number, short, whole
+from drawahead.validate import as_device, floating, number, whole
 
 __all__ = ["ALPHABET", "Designs", "Profile", "ProteinMPNN", "Scores", "Weights"]
 
@@ -58,7 +59,7 @@ class ProteinMPNN(BackboneOracle):
     profile: amino acid frequencies from elsewhere, such as an alignment, mixed into the distribution.
     membrane: for membrane models, where residues lie: 0, 1 (at its surface) or 2 (inside), or {"A10-25": 2} for some;
         for the one with a global label, 1 for a transmembrane protein.
-    evidence_order: a permutation of the steps; known ones are decoded first, in this order (default: a fixed random
+    evidence_order: a permutation of the steps; fixed ones are decoded first, in this order (default: a fixed random
         one). Residues decoded later attend to a fixed residue's token and to its own context.
     backbone_noise: the standard deviation, in angstroms, of noise added to the coordinates, once, from `noise_seed`.
 
@@ -104,11 +105,8 @@ class ProteinMPNN(BackboneOracle):
             moved.to(self.device, dtype),
             self.structure.index.to(self.device),
             torch.tensor([names.index(name) for name in self.structure.chain], device=self.device),
-            Surroundings(
-                self.structure.ligand.to(self.device, dtype),
-                self.structure.elements.to(self.device),
-                membrane_labels(self.structure, membrane).to(self.device),
-            ),
+            (self.structure.ligand.to(self.device, dtype), self.structure.elements.to(self.device)),
+            membrane_labels(self.structure, membrane).to(self.device),
         )
         self.decoder = Decoder.on(network, graph, self.steps)
         self.bytes_per_query = 3 * graph.edges.numel() * graph.edges.element_size()
@@ -147,7 +145,7 @@ class ProteinMPNN(BackboneOracle):
         progress: bool | None = None,
     ) -> Designs:
         """Draw `num` sequences; `Designs` holds them with their scores. Arguments are those of `chain` and `sample`;
-        the sampler is `Coupled()` unless another is given."""
+        the sampler is `Coupled()` by default."""
         chain = self.chain(fixed, order, design_chains=design_chains, redesign=redesign)
         result = sample(
             chain,
@@ -192,7 +190,7 @@ class ProteinMPNN(BackboneOracle):
 
     def log_probs(self, sequences: Sequence[str] | str | None = None, *, order: Order = None, seed: int = 0) -> Tensor:
         """The model's own log-probabilities: of every residue given the backbone alone (n, 21); or, of sequences, given
-        those before it in the order (m, n, 21), which is random unless given."""
+        those before it in the order (m, n, 21), which is random by default."""
         if sequences is None:
             hidden = torch.zeros(1, len(self.structure), dtype=torch.int64, device=self.device)
             with torch.no_grad():
@@ -215,7 +213,7 @@ class ProteinMPNN(BackboneOracle):
 
     def tokens(self, sequences: Sequence[str]) -> Tensor:
         """Sequences as tokens of every residue (m, n)."""
-        rows = [letters(f"sequences[{i}]", _without_breaks(i, given)) for i, given in enumerate(sequences)]
+        rows = [letters(f"sequences[{i}]", text.replace("/", "")) for i, text in enumerate(sequences)]
         for i, row in enumerate(rows):
             if len(row) != len(self.structure):
                 raise InputError(
@@ -232,9 +230,3 @@ class ProteinMPNN(BackboneOracle):
     def plain(self) -> Decoder:
         """The decoder that takes every residue by itself, tied or not."""
         return self.decoder.with_steps(Steps.single(len(self.structure)))
-
-
-def _without_breaks(i: int, sequence: Any) -> str:
-    if not isinstance(sequence, str):
-        raise InputError(f"sequences[{i}] must be a text, not {short(sequence)}")
-    return sequence.replace("/", "")

@@ -21,8 +21,8 @@ _TIMES = 4
 
 
 class BackboneOracle(TokenOracle):
-    """Sequences for backbones. The model's answer depends on the order in which the known steps were decoded, so
-    samplers ask `chain_rows`; `rows` takes all that is known as evidence."""
+    """Sequences for backbones. The model's answer depends on the order in which earlier steps were decoded, so samplers
+    ask `chain_rows`; `rows` takes all visible tokens as evidence."""
 
     one_pass = True
     decoder: Decoder
@@ -31,7 +31,7 @@ class BackboneOracle(TokenOracle):
     """(s, g): -g ... -1, the place of every step among the evidence."""
     temperature: float
     which: Tensor | None = None
-    """(r,) the structure of each sequence asked about, if there are several."""
+    """(r,) the structure of each sequence of a query, if there are several."""
     heat: Tensor | None = None
     """(r,) the temperature of each, if they differ."""
     rates: Tensor | None = None
@@ -61,8 +61,8 @@ class BackboneOracle(TokenOracle):
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
         rank = self._ranked(rank)
-        # What comes after the last prefix that is asked of a sequence is seen by no cell. So the pass itself can show
-        # such steps that prefix, which is what a draft asks for: only drafts from earlier prefixes need more.
+        # No cell sees the steps after the last prefix of its sequence. So the pass itself can show such steps that
+        # prefix, as a draft needs it: only drafts from earlier prefixes need more.
         last = torch.zeros_like(rank[:, 0]).scatter_reduce_(0, row, prefix, "amax")
         seen = torch.minimum(rank, last[:, None])
         logits, tables = self.decoder.decode(tokens, rank, seen, self.which)
@@ -86,8 +86,8 @@ class BackboneOracle(TokenOracle):
 
     @property
     def recall_width(self) -> int:  # type: ignore[override]
-        """A round that goes on from what is kept decodes each step of its window two or three times: to enter it, to
-        ask about it, and to draft. A pass decodes every step once."""
+        """A round that goes on from a memory decodes each step of its window two or three times: to enter it, to answer
+        it, and to draft. A pass decodes every step once."""
         return self.length // _TIMES
 
     def remember(self, tokens: Tensor, rank: Tensor) -> dict[str, Tensor]:
@@ -114,5 +114,5 @@ class BackboneOracle(TokenOracle):
 
 
 def _known_true(flags: Tensor) -> bool:
-    """Whether all are True, where that can be known."""
+    """Whether all are True, where they can be read."""
     return readable(flags) and bool(flags.all())

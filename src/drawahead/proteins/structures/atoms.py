@@ -35,6 +35,10 @@ _CIF_COLUMNS = {
 }
 
 
+Atom = tuple[int, tuple[float, float, float]]
+"""The number of the element (0: unknown) and the place."""
+
+
 @final
 @dataclass(frozen=True)
 class Residue:
@@ -45,14 +49,14 @@ class Residue:
     """Its number in the file, with the insertion code, such as 52A."""
     name: str
     """Its three letters."""
-    atoms: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    atoms: dict[str, Atom] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return self.chain + self.number
 
 
-Ligand = list[tuple[int, tuple[float, float, float]]]
-"""Atoms that are no protein: the number of the element and the place of each."""
-
-
-def read_residues(path: Path) -> tuple[list[Residue], Ligand]:
+def read_residues(path: Path) -> tuple[list[Residue], list[Atom]]:
     """The residues of the first model, in the order of the file, each atom in its first conformation; and all heavy
     atoms that belong neither to a protein nor to water.
 
@@ -63,27 +67,20 @@ def read_residues(path: Path) -> tuple[list[Residue], Ligand]:
     mmcif = path.name.lower().removesuffix(".gz").endswith((".cif", ".mmcif")) or first.lstrip().startswith("data_")
     found: dict[tuple[str, str], Residue] = {}
     other: dict[tuple[str, str, str], Residue] = {}
-    elements: dict[tuple[str, str, str, str], int] = {}
     for record in _mmcif(path, _lines(data)) if mmcif else _pdb(path, _lines(data)):
-        new = Residue(record.chain, record.number, record.name)
-        own = found.setdefault((new.chain, new.number), new) if record.protein else None
-        residue = own or other.setdefault((new.chain, new.number, new.name), new)
-        residue.atoms.setdefault(record.atom, record.xyz)
-        elements.setdefault((new.chain, new.number, new.name, record.atom), NUMBERS.get(record.element.upper(), 0))
+        key = record.chain, record.number
+        new = Residue(*key, record.name)
+        residue = found.setdefault(key, new) if record.protein else other.setdefault((*key, record.name), new)
+        residue.atoms.setdefault(record.atom, (NUMBERS.get(record.element.upper(), 0), record.xyz))
     if not found:
         raise InputError(f"{path} has no ATOM records: it is no structure, or an empty one")
-    strangers = [residue for residue in found.values() if residue.atoms.keys() & {"P", "C1'", "C1*"}]  # nucleic acids
-    around = [*strangers, *(residue for residue in other.values() if _is_ligand(residue))]
-    ligand = [
-        (elements.get((residue.chain, residue.number, residue.name, atom), 0), xyz)
-        for residue in around
-        for atom, xyz in residue.atoms.items()
-    ]
-    return list(found.values()), [(element, xyz) for element, xyz in ligand if element > 1]
+    around = [residue for residue in found.values() if residue.atoms.keys() & {"P", "C1'", "C1*"}]  # nucleic acids
+    around += [residue for residue in other.values() if _is_ligand(residue)]
+    return list(found.values()), [atom for residue in around for atom in residue.atoms.values() if atom[0] > 1]
 
 
 def _is_ligand(residue: Residue) -> bool:
-    """Neither water nor an amino acid of an unusual kind."""
+    """Whether it is neither water nor an amino acid of an unusual kind."""
     return residue.name not in _WATER and not {"N", "CA", "C", "O"} <= residue.atoms.keys()
 
 
@@ -117,7 +114,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _lines(data: bytes) -> Iterator[str]:
-    """One after another: all at once may take many times the room of the file."""
+    """The lines, one after another: all at once may take many times the memory of the file."""
     return io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace")
 
 
@@ -137,7 +134,7 @@ def _pdb(path: Path, lines: Iterable[str]) -> Iterator[_Record]:
             raise InputError(
                 f"{path}, line {count}: not an ATOM record of a PDB file: {short(line.rstrip())}"
             ) from None
-        # Where the element is not told, an atom's name says it: in the first two columns, a digit aside.
+        # Where there is no element, the atom's name begins with it: in the first two columns, a digit aside.
         element = line[76:78].strip() or line[12:14].strip(string.digits + " ")
         chain, number, name, atom = (line[a:b].strip() for a, b in ((21, 22), (22, 27), (17, 20), (12, 16)))
         yield _Record(chain, number, name, atom, (x, y, z), element, protein)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import field
+from collections.abc import Iterable
+from dataclasses import field, replace
 from typing import final
 
 import torch
 from torch import Tensor
 
-from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.validate import instance, short, whole, wholes
+from drawahead.validate import as_float64, short, whole, wholes
 from drawahead.values import dataclass
 
 _NUMBER = re.compile(r"(-?\d+)([A-Za-z]?)")
@@ -51,40 +50,30 @@ class Backbone:
 
     def __post_init__(self) -> None:
         try:
-            coordinates = validate.as_float64("coordinates", self.coordinates, "cpu")
+            coordinates = as_float64("coordinates", self.coordinates, "cpu")
         except InputError as error:
             raise InputError(f"coordinates must be numbers (residues, 4, 3): {error}") from None
         n = len(coordinates) if coordinates.dim() else 0
         if coordinates.shape not in ((n, 4, 3), (n, 1, 3)) or n == 0:
             raise InputError(f"coordinates must be (residues, 4, 3): N, CA, C, O; not {tuple(coordinates.shape)}")
-        bad = ~coordinates.isfinite().flatten(1).all(1)
-        if bool(bad.any()):
-            at = bad.nonzero()[:, 0].tolist()
-            raise InputError(f"coordinates of residue {at[0]} are not finite ({len(at)} such): leave such residues out")
-        instance("sequence", self.sequence, str, "a text")
-        for name in ("chain", "labels", "dropped"):
-            instance(name, getattr(self, name), Sequence, "a sequence of texts")
-        chain = tuple(map(str, self.chain)) or ("A",) * n
-        places = wholes("index", self.index)
-        if places and len(places) != n:
-            raise InputError(f"index must be {n} whole numbers, not {len(places)}")
-        index = torch.tensor(places) if places else torch.arange(n)
-        sequence = self.sequence or "X" * n
-        numbered = (f"{name}{place + 1}" for name, place in zip(chain, index.tolist(), strict=False))
+        bad = (~coordinates.isfinite().flatten(1).all(1)).nonzero()[:, 0].tolist()
+        if bad:
+            raise InputError(
+                f"coordinates of residue {bad[0]} are not finite ({len(bad)} such): leave such residues out"
+            )
+        chain, sequence = tuple(map(str, self.chain)) or ("A",) * n, self.sequence or "X" * n
+        places = wholes("index", self.index) or tuple(range(n))
+        numbered = (f"{name}{place + 1}" for name, place in zip(chain, places, strict=False))
         labels = tuple(map(str, self.labels)) or tuple(numbered)
-        for name, given in (("chain", chain), ("sequence", sequence), ("labels", labels)):
-            if len(given) != n:
-                raise InputError(f"{name} has {len(given)} entries, but the backbone has {n} residues")
-        ligand, elements = (
-            validate.as_float64("ligand", self.ligand, "cpu"),
-            torch.tensor(wholes("elements", self.elements, 1)),
-        )
+        for name, entries in (("chain", chain), ("index", places), ("sequence", sequence), ("labels", labels)):
+            if len(entries) != n:
+                raise InputError(f"{name} has {len(entries)} entries, but the backbone has {n} residues")
+        ligand = as_float64("ligand", self.ligand, "cpu")
+        elements = torch.tensor(wholes("elements", self.elements, 1), dtype=torch.int64)
         if ligand.shape != (len(elements), 3) or bool((elements > 118).any()) or not bool(ligand.isfinite().all()):
             raise InputError("ligand must be (atoms, 3), with an atomic number in elements for each")
-        object.__setattr__(self, "ligand", ligand)
-        object.__setattr__(self, "elements", elements.to(torch.int64))
-        checked = {"coordinates": coordinates, "chain": chain, "index": index, "sequence": sequence, "labels": labels}
-        for name, value in checked.items():
+        checked = {"coordinates": coordinates, "chain": chain, "index": torch.tensor(places), "sequence": sequence}
+        for name, value in (checked | {"labels": labels, "ligand": ligand, "elements": elements}).items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
@@ -92,7 +81,7 @@ class Backbone:
 
     @property
     def ca_only(self) -> bool:
-        """Whether CA is all that is known of its residues."""
+        """Whether CA is the only atom of its residues."""
         return self.coordinates.shape[1] == 1
 
     @property
@@ -100,22 +89,30 @@ class Backbone:
         """The names of its chains, in their order."""
         return tuple(dict.fromkeys(self.chain))
 
+    def check_chain(self, chain: str) -> None:
+        """Refuse a chain that the structure does not have."""
+        if chain not in self.chains:
+            raise InputError(f"there is no chain {chain}: the structure has {', '.join(self.chains)}")
+
+    def places(self, chain: str) -> dict[int, int]:
+        """The positions of a chain's residues by their place along it."""
+        return {int(self.index[i]): i for i, of in enumerate(self.chain) if of == chain}
+
     def only(self, chains: Iterable[str]) -> Backbone:
         """The same without all other chains."""
         kept = set(chains)
         if kept >= set(self.chains):
             return self
         rows = [i for i, chain in enumerate(self.chain) if chain in kept]
-        return Backbone(
-            self.coordinates[rows],
+        return replace(
+            self,
+            coordinates=self.coordinates[rows],
             chain=tuple(self.chain[i] for i in rows),
             index=self.index[rows],
             sequence="".join(self.sequence[i] for i in rows),
             labels=tuple(self.labels[i] for i in rows),
             dropped=tuple(name for name, of in zip(self.dropped, self.absent, strict=False) if of[0] in kept),
             absent=tuple(of for of in self.absent if of[0] in kept),
-            ligand=self.ligand,
-            elements=self.elements,
         )
 
     def select(self, residues: int | str | Iterable[int | str]) -> list[int]:

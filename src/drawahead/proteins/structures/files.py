@@ -1,4 +1,4 @@
-"""Protein backbones: read from a PDB or mmCIF file, given as coordinates, or made up."""
+"""Protein backbones: from a PDB or mmCIF file, from coordinates, or made up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from drawahead import validate
 from drawahead.errors import InputError
-from drawahead.proteins.structures.atoms import read_residues
+from drawahead.proteins.structures.atoms import Residue, read_residues
 from drawahead.proteins.structures.backbone import Backbone
 from drawahead.randomness import seeded
 from drawahead.validate import short, whole
@@ -54,22 +54,20 @@ def read_structure(path: str | Path, *, ca_only: bool = False) -> Backbone:
     path = validate.path("the structure", path)
     found, ligand = read_residues(path)
     wanted = ("CA",) if ca_only else ATOMS
-    place = _places(path, [(residue.chain, residue.number) for residue in found])
-    whole = [all(atom in residue.atoms for atom in wanted) for residue in found]
-    if not any(whole):
+    placed = list(zip(found, _places(path, found), strict=True))
+    complete = [(residue, place) for residue, place in placed if residue.atoms.keys() >= set(wanted)]
+    if not complete:
         raise InputError(f"{path}: no residue has all of the atoms {', '.join(wanted)}")
-    kept = [residue for residue, complete in zip(found, whole, strict=True) if complete]
-    left = [residue for residue, complete in zip(found, whole, strict=True) if not complete]
+    left = [(residue, place) for residue, place in placed if not residue.atoms.keys() >= set(wanted)]
+    coordinates = [[residue.atoms[atom][1] for atom in wanted] for residue, _ in complete]
     return Backbone(
-        torch.tensor([[residue.atoms[atom] for atom in wanted] for residue in kept], dtype=torch.float64),
-        chain=tuple(residue.chain for residue in kept),
-        index=torch.tensor([place[residue.chain, residue.number] for residue in kept]),
-        sequence="".join(_LETTERS.get(residue.name, "X") for residue in kept),
-        labels=tuple(residue.chain + residue.number for residue in kept),
-        dropped=tuple(residue.chain + residue.number for residue in left),
-        absent=tuple(
-            (residue.chain, place[residue.chain, residue.number], _LETTERS.get(residue.name, "X")) for residue in left
-        ),
+        torch.tensor(coordinates, dtype=torch.float64),
+        chain=tuple(residue.chain for residue, _ in complete),
+        index=torch.tensor([place for _, place in complete]),
+        sequence="".join(_LETTERS.get(residue.name, "X") for residue, _ in complete),
+        labels=tuple(residue.label for residue, _ in complete),
+        dropped=tuple(residue.label for residue, _ in left),
+        absent=tuple((residue.chain, place, _LETTERS.get(residue.name, "X")) for residue, place in left),
         ligand=torch.tensor([xyz for _, xyz in ligand], dtype=torch.float64).view(-1, 3),
         elements=torch.tensor([element for element, _ in ligand], dtype=torch.int64),
     )
@@ -80,23 +78,23 @@ def read_pdb(path: str | Path) -> Backbone:
     return read_structure(path)
 
 
-def _places(path: Path, residues: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+def _places(path: Path, residues: list[Residue]) -> list[int]:
     """Each residue's place along its chain: numbers that are skipped keep theirs, insertions get one of their own."""
-    place: dict[tuple[str, str], int] = {}
+    places: list[int] = []
     last: dict[str, tuple[int, int]] = {}  # of each chain: number, place
     left = most = _SKIPPED + _SKIPPED_EACH * len(residues)
-    for chain, label in residues:
-        number = int(label.rstrip(string.ascii_letters))
-        before, at = last.get(chain, (number - 1, -1))
-        last[chain] = number, at + max(1, number - before)
-        left -= last[chain][1] - at - 1
+    for residue in residues:
+        number = int(residue.number.rstrip(string.ascii_letters))
+        before, at = last.get(residue.chain, (number - 1, -1))
+        places.append(at + max(1, number - before))
+        last[residue.chain] = number, places[-1]
+        left -= places[-1] - at - 1
         if left < 0:
             raise InputError(
-                f"{path}: residue {short(chain + label)} comes after {short(chain + str(before))}; a file of "
+                f"{path}: residue {short(residue.label)} comes after {short(residue.chain + str(before))}; a file of "
                 f"{len(residues)} residues may skip {most} numbers in all: number them without such a gap"
             )
-        place[chain, label] = last[chain][1]
-    return place
+    return places
 
 
 def made_up_backbone(length: int, seed: int = 0) -> Backbone:
