@@ -36,10 +36,13 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
+    from drawahead.jobs.commands import designs
+
+    look, words = (designs.standing, designs.sentence) if designs.is_design(folder) else (standing, sentence)
     verify = True
     while True:
-        found = standing(folder, verify=verify)
-        say_json(found) if json else say(sentence(found))
+        found = look(folder, verify=verify)
+        say_json(found) if json else say(words(found))
         if not (watch and found["drawing"]):
             return
         verify = False
@@ -47,10 +50,21 @@ def status(
 
 
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every shard of a job, and draw those again that are damaged."""
+    """Read every shard of a job, and draw those again that are damaged; of a design job, say which files are."""
     from drawahead import jobs
+    from drawahead.jobs.commands import designs
     from drawahead.jobs.commands.report import chain_of
 
+    if designs.is_design(folder):
+        found = designs.standing(folder)
+        if found["damaged"]:
+            raise Stopped(designs.damage(found), 1)
+        if json:
+            say_json({"folder": str(folder), "parts": found["done"], "damaged": []})
+        elif not quiet:
+            parts = "the part is" if found["done"] == 1 else f"all {found['done']} parts are"
+            say(f"{parts} sound: {found['done']} of {counted(found['num'], 'structure')}")
+        return
     job = jobs.read(folder)
     damaged = job.damaged_files()
     if damaged:
@@ -86,9 +100,11 @@ def export(
 ) -> None:
     """Write the samples of a job in another format, shard by shard."""
     from drawahead import jobs
+    from drawahead.jobs.commands import designs
     from drawahead.jobs.commands.exporting import lines, picture, statistics, view
     from drawahead.jobs.export import WRITERS
 
+    designs.refuse(folder)
     job = jobs.read(folder)
     _ = job.condition  # refuses a damaged one
     path = out or folder.absolute().with_name(f"{folder.absolute().name}.{to}")

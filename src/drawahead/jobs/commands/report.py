@@ -57,7 +57,9 @@ def report(
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
+    from drawahead.jobs.commands import designs
 
+    designs.refuse(folder)
     job = jobs.read(folder)
     job.verify()
     if out is not None and out.suffix.lower() == ".gif":
