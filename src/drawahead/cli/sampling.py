@@ -56,7 +56,7 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    from drawahead.show.views.base import VectorView
+    from drawahead.show.views import VectorView
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None

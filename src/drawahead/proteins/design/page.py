@@ -20,8 +20,7 @@ from drawahead.proteins.mpnn.model import Weights
 from drawahead.proteins.structures.files import read_structure
 from drawahead.sample import sample
 from drawahead.samplers import Coupled
-from drawahead.show.films.film import film, filmable
-from drawahead.show.films.reels import Film
+from drawahead.show.films.film import Film, film, filmable
 from drawahead.show.pages.document import assembled, figure, row
 from drawahead.show.summary import Figure, short
 
