@@ -18,7 +18,7 @@ import torch
 
 import drawahead as da
 from drawahead.chains.base import Paths
-from drawahead.jobs import Job, files, lock, runner
+from drawahead.jobs import Job, files, lock
 from drawahead.jobs.model import shard_size
 from drawahead.rounds.threads import Thread
 from drawahead.samplers import Guarantee
@@ -321,22 +321,6 @@ def test_a_damaged_shard_is_named_and_drawn_again(at: int, tmp_path: Path) -> No
     again = draw(tmp_path / "job", resume=True)
     assert torch.equal(again.samples(), da.sample(ising(), NUM, sampler=da.Coupled(), seed=SEED).samples)
     assert [shard.sha256 for shard in again.shards] == digests and again.shards == job.shards
-
-
-@pytest.mark.parametrize("compared", [True, False])
-def test_of_very_large_jobs_only_heads_are_compared(
-    compared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "COMPARED", 2**32 if compared else 0)
-    draw(tmp_path / "job")
-    paths = [tmp_path / "job" / "shards" / f"00000{i}.safetensors" for i in range(3)]
-    data = [path.read_bytes() for path in paths]
-    paths[0].write_bytes(data[0][:-1] + b"!")  # a sample
-    paths[1].write_bytes(data[1][:-1])
-    paths[2].write_bytes(data[2][:9] + b"?" + data[2][10:])
-    with pytest.warns(RuntimeWarning, match=f"{2 + compared} in all"):
-        draw(tmp_path / "job", resume=True)
-    assert [path.read_bytes() == whole for path, whole in zip(paths, data, strict=True)] == [compared, True, True]
 
 
 def test_bytes_of_a_manifest_all_count(tmp_path: Path) -> None:
