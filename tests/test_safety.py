@@ -170,17 +170,8 @@ TARGET = da.targets.Pairs(4)
 
 
 def draw(folder: Path, *, resume: bool = False) -> da.jobs.Job:
-    return da.jobs.draw(
-        folder,
-        TARGET,
-        4,
-        name="pairs",
-        options={"size": 4},
-        seed=0,
-        shard_size=2,
-        sampler=da.Coupled(),
-        resume=resume,
-    )
+    settings = {"name": "pairs", "options": {"size": 4}, "seed": 0, "shard_size": 2, "sampler": da.Coupled()}
+    return da.jobs.draw(folder, TARGET, 4, resume=resume, **settings)
 
 
 @pytest.fixture
@@ -207,6 +198,9 @@ def test_links_in_a_job_folder_lead_nowhere(name: str, link: str, tmp_path: Path
     if name.endswith(".tmp"):
         draw(folder, resume=True)
     elif name.startswith("shards/"):
+        for look in (da.jobs.read(folder).samples, lambda: da.jobs.read(folder).report):
+            with pytest.raises(da.InputError, match=r"000000\.safetensors"):
+                look()
         with pytest.warns(RuntimeWarning, match="damaged"):
             assert draw(folder, resume=True).complete and not (folder / name).is_symlink()
     else:

@@ -39,37 +39,9 @@ def images() -> da.GaussianChain:
     return da.GaussianChain(da.targets.DataSet(torch.eye(9).view(9, 3, 3)), da.DDPM(timesteps=range(900, -1, -100)))
 
 
-def draw(
-    folder: Path,
-    target: Any = None,
-    num: int = NUM,
-    *,
-    sampler: da.Sampler | None = da.Coupled(),  # noqa: B008 - it is frozen
-    shard_size: int | None = SIZE,
-    seed: int | None = SEED,
-    name: str = "ising",
-    options: dict[str, Any] | None = None,
-    resume: bool = False,
-    any_version: bool = False,
-    max_batch_size: int | None = None,
-    stop: threading.Event | None = None,
-    on_round: Callable[[da.Report], None] | None = None,
-) -> Job:
-    return da.jobs.draw(
-        folder,
-        ising() if target is None else target,
-        num,
-        name=name,
-        options=options,
-        sampler=sampler,
-        seed=seed,
-        shard_size=shard_size,
-        resume=resume,
-        any_version=any_version,
-        max_batch_size=max_batch_size,
-        stop=stop,
-        on_round=on_round,
-    )
+def draw(folder: Path, target: Any = None, num: int = NUM, **more: Any) -> Job:
+    usual = {"name": "ising", "sampler": da.Coupled(), "seed": SEED, "shard_size": SIZE}
+    return da.jobs.draw(folder, ising() if target is None else target, num, **(usual | more))
 
 
 @pytest.mark.parametrize("target", [ising, diffusion, images])
@@ -280,23 +252,6 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="shards but no manifest"):
         draw(tmp_path / "job", resume=True)
     assert draw(tmp_path / "new" / "er", resume=True).complete
-
-
-def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (tmp_path / "job").mkdir()
-    (tmp_path / "job" / "shards").symlink_to(outside)
-    with pytest.raises(da.InputError, match="shards is a link"):
-        draw(tmp_path / "job")
-    assert not list(outside.iterdir())
-    job = draw(tmp_path / "other")
-    shard = tmp_path / "other" / "shards" / "000001.safetensors"
-    shard.rename(outside / "moved")
-    shard.symlink_to(outside / "moved")
-    for look in (job.verify, job.samples, lambda: da.jobs.read(tmp_path / "other").report):
-        with pytest.raises(da.InputError, match=r"000001\.safetensors"):
-            look()
 
 
 @pytest.mark.parametrize("at", [0, 9, 40, 200, -1])

@@ -53,7 +53,7 @@ def check(folder: Folder, target: Own = None, json: options.Json = False, quiet:
     """Read every shard of a job, and draw those again that are damaged; of a design job, say which files are."""
     from drawahead import jobs
     from drawahead.jobs.commands import designs
-    from drawahead.jobs.commands.report import chain_of
+    from drawahead.jobs.commands.report import subject_of
 
     if designs.is_design(folder):
         found = designs.standing(folder)
@@ -68,10 +68,10 @@ def check(folder: Folder, target: Own = None, json: options.Json = False, quiet:
     job = jobs.read(folder)
     damaged = job.damaged_files()
     if damaged:
-        chain, which = chain_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
-        if chain is None:
+        subject, which = subject_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
+        if subject is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
-        jobs.mend(folder, chain)
+        jobs.mend(folder, subject.chain)
     samples = f"{job.finished} of {counted(job.config.num, 'sample')}"
     if json:
         say_json({"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged})
