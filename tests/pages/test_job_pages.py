@@ -76,9 +76,9 @@ def test_what_is_finished_of_a_job(tmp_path: Path) -> None:
 
 def test_images_and_dominoes_are_drawn_again_for_the_film(tmp_path: Path) -> None:
     job = drawn(tmp_path / "dominoes", "dominoes", 3, size=4)
-    chain = subject_of(job)
-    assert chain is not None
-    reels = Read(da.show.job_page(job, target=chain)).data["film"]["reels"]
+    subject = subject_of(job)
+    assert subject is not None
+    reels = Read(da.show.job_page(job, target=subject.chain)).data["film"]["reels"]
     assert [tuple(reel["progress"]) for reel in reels] == list(job.report.progress.values())
     chain = pictures_chain()
     job = da.jobs.draw(tmp_path / "images", chain, 3, name="mine", seed=0, sampler=da.Block(window=8))
