@@ -31,7 +31,7 @@ def refuse(folder: Path) -> None:
 
 def standing(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     """What is done, what is damaged, and whether it is under way, as plain values. Unless they are verified, parts are
-    not read, and sequences not counted."""
+    not read."""
     from drawahead.proteins.design.folder import LAYOUT
     from drawahead.proteins.design.job import settings
     from drawahead.proteins.design.sources import find

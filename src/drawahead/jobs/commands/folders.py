@@ -35,7 +35,7 @@ def status(
     watch: Annotated[bool, options.option(None, "--watch", "Look again every second, until it ends.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
+    """Say how far a job of samples or designs is: what is done, damaged or left, how fast, and why it stopped."""
     from drawahead.jobs.commands import designs
 
     look, words = (designs.standing, designs.sentence) if designs.is_design(folder) else (standing, sentence)
@@ -50,7 +50,7 @@ def status(
 
 
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every shard of a job, and draw those again that are damaged; of a design job, say which files are."""
+    """Read every shard of a job, and draw damaged ones again; of a design job, name the damaged files."""
     from drawahead import jobs
     from drawahead.jobs.commands import designs
     from drawahead.jobs.commands.report import subject_of

@@ -39,7 +39,7 @@ def document(
     note: str = "",
 ) -> str:
     """The page about a report; see `Report.to_html`."""
-    shown = None if samples is None else as_gallery(samples, report)
+    shown = as_gallery(samples if samples is not None else Gallery((), 0), report)
     page = assembled(
         "page.html",
         _SCRIPTS,
@@ -51,11 +51,9 @@ def document(
         sentences=escape(" ".join(summary.sentences(report))),
         note=escape(note),
         figures="".join(map(figure, summary.figures(report))),
-        samples="" if shown is None else shown.html(),
-        samples_note=""
-        if shown is None or len(shown.shown) == shown.total
-        else f"The first {len(shown.shown)} of {shown.total:,}.",
-        without_samples="" if shown is not None and shown.shown else "hidden",
+        samples=shown.html(),
+        samples_note=shown.note,
+        without_samples="" if shown.shown else "hidden",
         about="".join(row(name, value) for name, value in _configuration(report, about or {}).items()),
     )
     if path is not None:

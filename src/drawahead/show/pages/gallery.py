@@ -44,6 +44,11 @@ class Gallery:
     total: int
     """How many samples there are."""
 
+    @property
+    def note(self) -> str:
+        """How many there are, if not all are shown."""
+        return "" if len(self.shown) == self.total else f"The first {len(self.shown)} of {self.total:,}."
+
     def html(self) -> str:
         """A figure for each sample, its number and rounds below it."""
         return "".join(_figure(sample) for sample in self.shown)
@@ -85,6 +90,8 @@ def as_gallery(
             raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
         view = view or view_of_samples(samples)
         pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else most]]
+    elif isinstance(samples, str) or not isinstance(samples, Sequence):  # such as an array of numpy
+        raise InputError("samples must be a gallery (drawahead.show.gallery), a tensor or a list of texts")
     else:
         pictures = [Letters(tuple(text)) for text in samples[: Texts.shown]]
     total = len(samples) if total is None else total
