@@ -158,6 +158,10 @@ def as_the_name_of_a_structure(here: Path) -> None:
     assert run(["design", "--out", "out", "--resume"]) == 0
     assert run([*command, "--score-only"]) == 0
     (fasta,) = (here / "out/seqs").glob("*.fa")
+    whole = fasta.read_text()
+    fasta.write_text("")
+    assert run(["status", "out"]) == 0 and run(["check", "out"]) == 1
+    fasta.write_text(whole)
     entries = fasta.read_text().split("\n")
     assert [entry[:1] for entry in entries] == [">", entries[1][:1], ">", entries[3][:1], ""]
     assert all(entry.isprintable() for entry in entries)
@@ -211,10 +215,13 @@ def in_the_manifest_of_a_design(here: Path) -> None:
         {"structures": [EVIL]},
         {"asked": {EVIL: EVIL}},
         {"asked": good["asked"] | {"chains": EVIL}},
+        {"asked": good["asked"] | {"model": EVIL}},
         {EVIL: 1},
     ):
         for data in (json.dumps(good | change).encode(), resealed(good | change)):
             path.write_bytes(data)
+            run(["status", "out"])
+            run(["check", "out"])
             run(["design", "--out", "out", "--resume"])
             run(["design", "one.pdb", "--out", "out", "--resume", "--weights", "weights", "--num", "1"])
 

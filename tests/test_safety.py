@@ -170,17 +170,8 @@ TARGET = da.targets.Pairs(4)
 
 
 def draw(folder: Path, *, resume: bool = False) -> da.jobs.Job:
-    return da.jobs.draw(
-        folder,
-        TARGET,
-        4,
-        name="pairs",
-        options={"size": 4},
-        seed=0,
-        shard_size=2,
-        sampler=da.Coupled(),
-        resume=resume,
-    )
+    settings = {"name": "pairs", "options": {"size": 4}, "seed": 0, "shard_size": 2, "sampler": da.Coupled()}
+    return da.jobs.draw(folder, TARGET, 4, resume=resume, **settings)
 
 
 @pytest.fixture
@@ -207,6 +198,9 @@ def test_links_in_a_job_folder_lead_nowhere(name: str, link: str, tmp_path: Path
     if name.endswith(".tmp"):
         draw(folder, resume=True)
     elif name.startswith("shards/"):
+        for look in (da.jobs.read(folder).samples, lambda: da.jobs.read(folder).report):
+            with pytest.raises(da.InputError, match=r"000000\.safetensors"):
+                look()
         with pytest.warns(RuntimeWarning, match="damaged"):
             assert draw(folder, resume=True).complete and not (folder / name).is_symlink()
     else:
@@ -336,3 +330,20 @@ def test_no_text_on_a_page_becomes_more_than_text(
     assert seen.active == plain.active
     if title.isascii() and title.strip() and title.isprintable():
         assert title in "".join(seen.texts)
+
+
+def test_the_page_says_what_the_soak_found() -> None:
+    root = Path(__file__).parents[1]
+    found = json.loads((root / "docs/data/soak.json").read_text())["runners"]["cpu"]
+    page = " ".join((root / "docs/safety.md").read_text().split())
+    counts, held = found["counts"], found["early_late"]
+    errors = counts["SamplingError"] + counts["InputError"]
+    assert f"{sum(counts.values()):,} calls, of which {counts['KeyboardInterrupt']:,} ended by Ctrl-C" in page
+    assert f"{errors:,} by an error that was meant; no other" in page and not (found["unexpected"] or found["grown"])
+    for words, name in (
+        ("memory went", "megabytes"),
+        ("open files", "handles"),
+        ("threads", "threads"),
+        ("batches of captured rounds", "batches"),
+    ):
+        assert f"{words} from {held[name][0]:.0f} to {held[name][1]:.0f}" in page

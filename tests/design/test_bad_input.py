@@ -18,7 +18,7 @@ import drawahead as da
 from drawahead import InputError, RayWorkers, design
 from drawahead.cli.app import run
 from drawahead.jobs import files, lock
-from drawahead.jobs.commands.workers import workers_named
+from drawahead.jobs.commands.drawing import workers_named
 from drawahead.oracles import needs
 from drawahead.proteins.design import Options
 from drawahead.proteins.mpnn.model import Weights

@@ -40,6 +40,7 @@ FOLDERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "designs": (
         *(("status", "designs"), ("check", "designs"), ("report", "designs")),
+        ("export", "designs", "--to", "fasta"),
         ("design", "one.pdb", "--model", "weights.pt", "--num", "2", "--out", "designs", "--resume", "-q"),
     ),
 }

@@ -194,7 +194,7 @@ def write_in_place(path: Path, data: bytes) -> None:
 
 def named_first(self: runner.JobRunner, drawn: Drawn) -> None:
     """A mutant: a shard has its name before it is whole."""
-    write_in_place(self.folder / "shards" / file_name(drawn.index), drawn.data or b"")
+    write_in_place(self.folder / "shards" / file_name(drawn.index), drawn.data)
 
 
 def verdict(folder: Path) -> str:

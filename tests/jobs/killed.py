@@ -6,7 +6,6 @@ everything, so that a life costs milliseconds; all else is what Ray's workers do
 
 from __future__ import annotations
 
-import errno
 import json
 import mmap
 import os
@@ -29,12 +28,12 @@ import torch
 import drawahead as da
 from drawahead.executors.backend import Died, Raised
 from drawahead.executors.pool import Pool
-from drawahead.jobs import files, lock, store
+from drawahead.jobs import files, store
 from drawahead.jobs.job import LAYOUT
 from drawahead.jobs.model import Drawn, JobRequest
 from drawahead.jobs.runner import JobRunner
 from drawahead.jobs.shards import file_name
-from drawahead.jobs.workers import DrawShard, Pooled, ShardWorker
+from drawahead.jobs.workers import Pooled, ShardWorker
 
 NUM, SHARD = 160, 8
 WORKERS = 3
@@ -48,7 +47,7 @@ def chain() -> da.GaussianChain:
 class Worker:
     """A process with a model, at the other end of a pipe."""
 
-    def __init__(self, trouble: Callable[[DrawShard], None], others: Sequence[Worker]) -> None:
+    def __init__(self, trouble: Callable[[Any], None], others: Sequence[Worker]) -> None:
         self.pulse = mmap.mmap(-1, 8)
         self.count, self.at = -1, 0.0
         self.pipe, there = Pipe()
@@ -66,7 +65,7 @@ class Worker:
         return self.at
 
 
-def _serve(pipe: Connection, pulse: mmap.mmap, trouble: Callable[[DrawShard], None]) -> int:
+def _serve(pipe: Connection, pulse: mmap.mmap, trouble: Callable[[Any], None]) -> int:
     worker = ShardWorker()
     count = worker._count
 
@@ -79,7 +78,7 @@ def _serve(pipe: Connection, pulse: mmap.mmap, trouble: Callable[[DrawShard], No
         while True:
             task = pipe.recv()
             try:
-                if isinstance(task, DrawShard):
+                if isinstance(task, tuple):
                     trouble(task)
                 answer = worker.build(chain) if task is None else worker.evaluate(task)
             except Exception as error:
@@ -91,7 +90,7 @@ def _serve(pipe: Connection, pulse: mmap.mmap, trouble: Callable[[DrawShard], No
 class Forked:
     """The backend: a task is the worker that has it."""
 
-    def __init__(self, trouble: Callable[[DrawShard], None] = lambda task: None) -> None:
+    def __init__(self, trouble: Callable[[Any], None] = lambda task: None) -> None:
         self.trouble = trouble
         self.living: list[Worker] = []
 
@@ -141,7 +140,7 @@ def draw(folder: Path, backend: Forked, **settings: Any) -> Pool:
     pool = Pool(backend, WORKERS, **given)
     try:
         with store.Store.opened(folder, LAYOUT, resume=True) as opened:
-            runner = JobRunner(opened, asked, Pooled(pool, folder, opened.token), False)
+            runner = JobRunner(opened, asked, Pooled(pool), False)
             runner.run(runner.missing())
     finally:
         pool.close()
@@ -226,8 +225,8 @@ def one_hangs(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     """Its pulse stops while others go on: it is replaced."""
     hung = folder / "hung"
 
-    def trouble(task: DrawShard) -> None:
-        if task.index == 5 and not hung.exists():
+    def trouble(task: Any) -> None:
+        if task[1] == 5 and not hung.exists():
             hung.write_text(str(os.getpid()))
             time.sleep(1e6)
 
@@ -241,26 +240,6 @@ def one_hangs(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
     pool = draw(folder / "hangs", Heard(trouble), timeout=0.5)
     check(folder / "hangs", whole)
     return {"replaced": pool.replaced}
-
-
-def disk_full(folder: Path, whole: da.jobs.Job) -> dict[str, int]:
-    """Workers that cannot write send what they have drawn; workers elsewhere, which do not see the folder, too."""
-    head, write, held = os.getpid(), files.write_synced, lock.held
-
-    def full(path: Path, data: bytes) -> None:
-        if os.getpid() != head:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(path, data)
-
-    files.write_synced = full
-    draw(folder / "full", Forked())
-    files.write_synced = write
-    check(folder / "full", whole)
-    lock.held = lambda folder, token: os.getpid() == head
-    draw(folder / "elsewhere", Forked())
-    lock.held = held
-    check(folder / "elsewhere", whole)
-    return {"jobs": 2}
 
 
 def named_first(self: JobRunner, drawn: Drawn) -> None:
@@ -291,7 +270,6 @@ if __name__ == "__main__":
         "workers": workers_killed(number, where, alone),
         "head": head_killed(number // 4, where, alone),
         "hangs": one_hangs(where, alone),
-        "full": disk_full(where, alone),
     }
     JobRunner._keep = named_first  # type: ignore[method-assign]
     (where / "mutant").mkdir()

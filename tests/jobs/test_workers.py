@@ -17,10 +17,10 @@ import drawahead as da
 from drawahead import InputError, RayWorkers
 from drawahead.cli.subjects import TargetOptions
 from drawahead.executors import Replicas
-from drawahead.jobs import Job, files, lock
-from drawahead.jobs.commands.workers import planned, workers_named
+from drawahead.jobs import Job
+from drawahead.jobs.commands.drawing import planned, workers_named
 from drawahead.jobs.model import Drawn, JobRequest
-from drawahead.jobs.workers import DrawShard, ShardWorker
+from drawahead.jobs.workers import ShardWorker
 
 KILLED, CLUSTERED = (Path(__file__).with_name(name) for name in ("killed.py", "clustered.py"))
 NUM, SHARD = 240, 8
@@ -41,7 +41,7 @@ def test_killed_workers_and_a_killed_head_lose_nothing(kills: int, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["workers"]["kills"] >= kills and found["head"]["kills"] >= kills // 4
-    assert found["hangs"] == {"replaced": 1} and found["full"] == {"jobs": 2}
+    assert found["hangs"] == {"replaced": 1}
     # The same test finds out who gives a shard its name before it is whole.
     assert "found out: " in found["named_first"] and ".safetensors" in found["named_first"]
 
@@ -61,19 +61,13 @@ def alone(folder: Path, num: int = NUM) -> Job:
     return da.jobs.draw(folder, diffusion(), num, name="workers", seed=7, sampler=SAMPLER, shard_size=SHARD)
 
 
-def test_a_worker_leaves_its_shard_where_it_sees_the_folder(tmp_path: Path) -> None:
+def test_a_worker_draws_the_shards_of_a_job(tmp_path: Path) -> None:
     whole, worker = alone(tmp_path / "job", 16), ShardWorker()
     worker.build(diffusion)
     config, _ = worker.evaluate(asked(16))
     assert config == whole.config and worker.evaluate(None) == ({}, "")
-    with lock.locked(tmp_path / "job") as token:
-        for known in (token, "another"):
-            drawn, _ = worker.evaluate(DrawShard(config, 1, tmp_path / "job", known))
-            assert isinstance(drawn, Drawn) and (drawn.data is None) == (known == token)
-            left = tmp_path / "job" / "shards" / drawn.left
-            assert drawn.data is not None or files.is_temporary(left)
-            assert (drawn.data or left.read_bytes()) == whole.shards[1].path.read_bytes()
-    assert worker.pulse() > 0
+    drawn, _ = worker.evaluate((config, 1))
+    assert isinstance(drawn, Drawn) and drawn.data == whole.shards[1].path.read_bytes() and worker.pulse() > 0
 
 
 def test_a_worker_may_hold_replicas(tmp_path: Path) -> None:
@@ -81,7 +75,7 @@ def test_a_worker_may_hold_replicas(tmp_path: Path) -> None:
     worker = ShardWorker()
     worker.build(lambda: Replicas([diffusion(), diffusion()]))
     config, _ = worker.evaluate(asked())
-    drawn, _ = worker.evaluate(DrawShard(config, 1, tmp_path, "nowhere"))
+    drawn, _ = worker.evaluate((config, 1))
     assert drawn.data == alone(tmp_path / "job").shards[1].path.read_bytes()
 
 

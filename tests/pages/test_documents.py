@@ -163,11 +163,9 @@ def test_stopped_empty_and_known_results() -> None:
 
 def test_samples_that_are_none_are_refused() -> None:
     report = da.sample(uniform_chain(), 2, seed=0).report
-    for samples in ("text", [1, 2], torch.zeros(3)):
-        with pytest.raises(da.InputError):
+    for samples in ("text", np.zeros((2, 3)), torch.zeros(3)):
+        with pytest.raises(da.InputError, match="samples must be a"):
             report.to_html(samples=samples)  # type: ignore[arg-type]
-    with pytest.raises(da.InputError):
-        report.to_html(film="film")  # type: ignore[arg-type]
 
 
 def test_numbers_as_people_write_them() -> None:

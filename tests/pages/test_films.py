@@ -11,7 +11,7 @@ import torch
 
 import drawahead as da
 from drawahead import show
-from drawahead.show.films.frames import FRAMES
+from drawahead.show.films.film import FRAMES
 from tests.pages.reading import Read, frame, pictures_chain, uniform_chain
 
 SAMPLERS = [da.Sequential(), da.Coupled(), da.Block(), da.Stepwise(pipelined=False), da.Recursive()]

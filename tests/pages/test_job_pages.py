@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import drawahead as da
 from drawahead.cli.app import app
-from drawahead.jobs.commands.report import chain_of
+from drawahead.jobs.commands.report import subject_of
 from tests.jobs.forging import forged
 from tests.pages.reading import Read, pictures_chain, uniform_chain
 
@@ -76,15 +76,15 @@ def test_what_is_finished_of_a_job(tmp_path: Path) -> None:
 
 def test_images_and_dominoes_are_drawn_again_for_the_film(tmp_path: Path) -> None:
     job = drawn(tmp_path / "dominoes", "dominoes", 3, size=4)
-    chain = chain_of(job)
-    assert chain is not None
-    reels = Read(da.show.job_page(job, target=chain)).data["film"]["reels"]
+    subject = subject_of(job)
+    assert subject is not None
+    reels = Read(da.show.job_page(job, target=subject.chain)).data["film"]["reels"]
     assert [tuple(reel["progress"]) for reel in reels] == list(job.report.progress.values())
     chain = pictures_chain()
     job = da.jobs.draw(tmp_path / "images", chain, 3, name="mine", seed=0, sampler=da.Block(window=8))
     page = Read(da.show.job_page(job, target=chain, films=2))
     assert [tuple(reel["progress"]) for reel in page.data["film"]["reels"]] == [job.report.progress[i] for i in (0, 1)]
-    assert len(page.all("img")) == 3 and chain_of(job) is None
+    assert len(page.all("img")) == 3 and subject_of(job) is None
     plain = Read(da.show.job_page(job))  # without its target: images by their shape, and no film
     assert [image["src"] for image in plain.all("img")] == [image["src"] for image in page.all("img")]
     assert plain.data["film"] is None
@@ -113,7 +113,7 @@ def test_nothing_that_a_folder_names_is_imported_or_believed(
     drawn(tmp_path / "job", "ising", 4, size=3)
     forged(tmp_path / "job", lambda found: found.update(target={"name": name, "options": options}))
     if name == "os:system":  # only what the user names is imported
-        assert chain_of(da.jobs.read(tmp_path / "job")) is None and run(tmp_path / "job").exit_code == 0
+        assert subject_of(da.jobs.read(tmp_path / "job")) is None and run(tmp_path / "job").exit_code == 0
     else:
         with pytest.raises(da.InputError):
             run(tmp_path / "job")

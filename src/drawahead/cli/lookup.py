@@ -18,31 +18,19 @@ def targets(json: options.Json = False) -> None:
     if json:
         say_json({"targets": rows})
         return
-    networks, others = ([row for row in rows if (row["kind"] == "network") == wanted] for wanted in (True, False))
-    sizes = {entry.name: str(entry.size) for entry in registry.entries()}
-    _print(
-        "shipped networks",
-        ("name", "what it is", "size>", "options"),
-        [
-            (row["name"], row["summary"], sizes[row["name"]], " ".join(f"--{name}" for name in row["options"]))
-            for row in networks
-        ],
-    )
     values = {"vectors": "vectors", "tiling": "partners", "counting": "in or out"}
-    _print(
-        "\ntargets with exact oracles",
-        ("name", "what it is", "size>", "positions>", "tokens>"),
-        [
-            (
-                row["name"],
-                row["summary"],
-                str(row["size"] or f"--{row['options'][0]}"),
-                str(row.get("positions", "")),
-                str(row.get("tokens", values.get(row["kind"], ""))),
-            )
-            for row in others
-        ],
-    )
+    networks, others = [], []
+    for entry, row in zip(registry.entries(), rows, strict=True):
+        flags = [f"--{name}" for name in row["options"]]
+        if entry.kind == "network":
+            networks.append((entry.name, entry.summary, str(entry.size), " ".join(flags)))
+        else:
+            tokens = str(row.get("tokens", values.get(entry.kind, "")))
+            size = str(entry.size or flags[0])
+            others.append((entry.name, entry.summary, size, str(row.get("positions", "")), tokens))
+    _print("shipped networks", ("name", "what it is", "size>", "options"), networks)
+    headings = ("name", "what it is", "size>", "positions>", "tokens>")
+    _print("\ntargets with exact oracles", headings, others)
 
 
 def samplers(json: options.Json = False) -> None:
@@ -95,9 +83,6 @@ class ListedModel:
     weights: str
     """Where they come from."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"installed": find_spec(self.library) is not None}
-
 
 _SHIPPED = ("safetensors", "models", "shipped")
 _YOURS = "any that the library loads"
@@ -128,7 +113,7 @@ def model_rows() -> list[dict[str, Any]]:
         for entry in registry.entries()
         if entry.kind == "network"
     ]
-    return [model.to_dict() for model in (*shipped, *ADAPTERS)]
+    return [asdict(model) | {"installed": find_spec(model.library) is not None} for model in (*shipped, *ADAPTERS)]
 
 
 def sampler_rows() -> list[dict[str, Any]]:

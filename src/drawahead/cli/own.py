@@ -8,7 +8,7 @@ import importlib.util
 import json
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -107,7 +107,8 @@ def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
     if (folder / "model_index.json").is_file():
         if prompt is not None:
             raise InputError("--prompt does not apply to a diffusion model")
-        return _loaded(folder, lambda: _diffusion(folder, steps))
+        with _failures(f"{folder} cannot be loaded"):
+            return _diffusion(folder, steps)
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} holds neither config.json (transformers) nor model_index.json (diffusers)")
     if steps is not None:
@@ -117,7 +118,8 @@ def _from_folder(folder: Path, prompt: str | None, steps: int | None) -> Chain:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{folder / 'config.json'} cannot be read: {error}") from None
     permutation = isinstance(config, dict) and config.get("model_type") == "xlnet"
-    return _loaded(folder, lambda: _language_model(folder, permutation, prompt))
+    with _failures(f"{folder} cannot be loaded"):
+        return _language_model(folder, permutation, prompt)
 
 
 def _diffusion(folder: Path, steps: int | None) -> Chain:
@@ -142,8 +144,3 @@ def _language_model(folder: Path, permutation: bool, prompt: str | None) -> Chai
     language_model = (adapters.PermutationLM if permutation else adapters.MaskedLM)(model, tokenizer)
     chain: Chain = language_model.chain(prompt or " ".join([tokenizer.mask_token] * 12))
     return chain
-
-
-def _loaded(folder: Path, load: Callable[[], Chain]) -> Chain:
-    with _failures(f"{folder} cannot be loaded"):
-        return load()

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json as json_format
 import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import drawahead
 from drawahead.cli import options
@@ -56,7 +55,7 @@ def sample(
     quiet: options.Quiet = False,
 ) -> None:
     """Draw samples from a target or a shipped network, and show what they cost."""
-    from drawahead.show.views.base import VectorView
+    from drawahead.show.views import VectorView
 
     target = known_as(target)
     prompts = prompt[0] if prompt and len(prompt) == 1 else prompt or None
@@ -65,9 +64,8 @@ def sample(
     chosen = sampler_named(sampler, window)
     if out is not None and is_folder(out):
         from drawahead.jobs.commands import drawing
-        from drawahead.jobs.commands.workers import workers_named
 
-        cluster = workers_named(workers, address, gpus_per_worker)
+        cluster = drawing.workers_named(workers, address, gpus_per_worker)
         settings = {"max_batch_size": max_batch_size, "shard_size": shard_size, "any_version": any_version}
         asked = (num, seed, chosen, resume, cluster, settings)
         drawing.run(target, target_options, out, *asked, json=json, quiet=quiet)
@@ -90,7 +88,6 @@ def sample(
         check(out, subject)
     if subject.remark and not (quiet or json):
         say(*subject.remark.splitlines())
-    show = Output(subject, out, json, quiet)
     check_room(subject.chain, num, "ask for fewer, or write them into a folder, shard by shard: --out DIR")
     stop = threading.Event()
     try:
@@ -116,7 +113,7 @@ def sample(
     done = len(result.samples)
     if status and not done:
         raise Stopped(str(why), status)
-    show.result(result)
+    _show(subject, result, out, json=json, quiet=quiet)
     if status:
         raise Stopped(f"{why}; the {done} of {counted(num, 'sample')} that were finished are kept", status)
 
@@ -176,30 +173,20 @@ def write(path: Path, subject: Subject, result: Result) -> None:
             numpy.savez_compressed(file, **arrays)
 
 
-@final
-@dataclass(frozen=True)
-class Output:
-    """Where samples go."""
+def _show(subject: Subject, result: Result, out: Path | None, *, json: bool, quiet: bool) -> None:
+    """Write the file, and print."""
+    if out is not None:
+        write(out, subject, result)
+    if json:
+        say_json(to_dict(subject, result))
+    elif not quiet:
+        from rich.console import Console
 
-    subject: Subject
-    out: Path | None
-    json: bool
-    quiet: bool
-
-    def result(self, result: Result) -> None:
-        """Write the file, and print."""
-        if self.out is not None:
-            write(self.out, self.subject, result)
-        if self.json:
-            say_json(to_dict(self.subject, result))
-        elif not self.quiet:
-            from rich.console import Console
-
-            console = Console()
-            console.print(self.subject.view.terminal(result, console))
-            say("", *f"{result.report}{setup(self.subject.setup_seconds)}".splitlines())
-            if self.out is not None:
-                say(f"wrote {self.out}")
-        elif self.out is None:
-            for values in result.samples:
-                say(self.subject.view.line(values))
+        console = Console()
+        console.print(subject.view.terminal(result, console))
+        say("", *f"{result.report}{setup(subject.setup_seconds)}".splitlines())
+        if out is not None:
+            say(f"wrote {out}")
+    elif out is None:
+        for values in result.samples:
+            say(subject.view.line(values))

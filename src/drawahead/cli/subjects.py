@@ -13,23 +13,6 @@ if TYPE_CHECKING:
     from drawahead.samplers import Sampler
     from drawahead.show.views import View
 
-_NUMBER = (int, float)
-KINDS: dict[str, tuple[type, ...]] = {
-    "size": (int,),
-    "order": (str,),
-    "prompt": (str, list),
-    "temperature": _NUMBER,
-    "steps": (int,),
-    "dtype": (str,),
-    "guidance": _NUMBER,
-    "graph": (str,),
-    "kernel": (str,),
-    "items": (int,),
-    "coupling": _NUMBER,
-    "compile": (bool,),
-}
-"""The types of the options that a sample depends on."""
-
 
 @final
 @dataclass(frozen=True)
@@ -58,8 +41,9 @@ class TargetOptions:
 
     def filled(self, options: Mapping[str, Any]) -> TargetOptions:
         """With the options of a manifest where none is set here. A manifest may hold anything: it is checked."""
+        kinds = {name: str(kind).replace("float", "float, int") for name, kind in self.__annotations__.items()}
         for name, value in options.items():
-            if type(value) not in KINDS.get(name, ()):
+            if name == "device" or type(value).__name__ not in kinds.get(name, ""):
                 raise InputError(f"the job has the option {name!r} with the value {value!r}, which no target has")
         return replace(self, **{name: value for name, value in options.items() if getattr(self, name) is None})
 

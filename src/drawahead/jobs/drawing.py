@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from drawahead import validate
@@ -27,7 +28,7 @@ from drawahead.runner import as_chain
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
 from drawahead.show.progress import bar
-from drawahead.validate import instance, path, short, whole
+from drawahead.validate import instance, whole
 
 
 def draw(
@@ -72,21 +73,13 @@ def draw(
     A folder that another process draws into is refused. If the oracle or the disk fails, a `JobError` tells; Ctrl-C is
     an `Interrupted`, with what was finished of the shard under way. The finished shards are kept whatever happens.
     """
-    place = path("folder", folder)
-    for what, given, kind, wanted in (
-        ("options", options, Mapping, "a mapping"),
-        ("graphs", graphs, bool, "True, False or None"),
-        ("workers", workers, RayWorkers, "RayWorkers(...)"),
-    ):
-        if given is not None:
-            instance(what, given, kind, wanted)
-    if stop is not None and not callable(getattr(stop, "is_set", None)):
-        raise InputError(f"stop must have is_set(), as a threading.Event has, not be {short(stop)}")
+    place = Path(folder)
+    instance("graphs", graphs, bool | None, "True, False or None")  # a manifest holds it
     if workers is not None and (executor is not None or on_round is not None):
         raise InputError("workers draw whole shards: what answers their rounds is made with the target; no on_round")
     asked = JobRequest(
         validate.text("name", name, 1000),
-        validate.plain("options", dict(options or {})),
+        validate.plain("options", {**(options or {})}),
         whole("num_samples", num_samples, 1),
         as_sampler(sampler),
         None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),
@@ -104,7 +97,7 @@ def draw(
         show = opened.enter_context(bar()) if progress else None
         if show is not None:
             show(0.0, [f"0/{asked.num} samples", "measuring"])
-        many = None if workers is None else opened.enter_context(drawing(workers, target, place, store.token))
+        many = None if workers is None else opened.enter_context(drawing(workers, target))
         runner = JobRunner(store, asked, many or model, any_version)
         runner.run(runner.missing(), on_round, stop, show)
         return Job(place, runner.manifest)
@@ -123,7 +116,7 @@ def mend(
     sampler: only if the job was begun with one of your own.
     any_version: as for `draw`.
     """
-    place, model = path("folder", folder), Model(as_chain(target))
+    place, model = Path(folder), Model(as_chain(target))
     config = read(place).config
     asked = JobRequest(config.name, config.options, config.num, as_sampler(sampler))
     with Store.opened(place, LAYOUT, resume=True) as store, warnings.catch_warnings(action="ignore"):

@@ -21,31 +21,18 @@ _TEMPORARY = ".tmp"
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file: under a temporary name beside it, to the disk, then renamed. A crash leaves the old one."""
+    """Write a file: under a temporary name beside it, to the disk, then renamed, so that it survives a loss of power. A
+    crash leaves the old one; what could not be written as a whole is removed."""
     temporary = path.with_name(temporary_name(path.name))
-    write_synced(temporary, data)
-    adopt(temporary, path)
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file that nobody reads yet, to the disk. What could not be written as a whole is removed."""
-    path.unlink(missing_ok=True)  # what waits there under this name may be a link to something else
+    temporary.unlink(missing_ok=True)  # what waits there under this name may be a link to something else
     try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o644), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)  # on a full disk this gives room back
-        raise
-
-
-def adopt(temporary: Path, path: Path) -> None:
-    """Give a file that was written and synced its name, so that it survives a loss of power."""
-    try:
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)  # on a full disk this gives room back
         raise
     if os.name == "posix":  # elsewhere folders cannot be synced
         handle = os.open(path.parent, os.O_RDONLY)

@@ -21,7 +21,7 @@ from drawahead.jobs.shards import Shard, merged
 from drawahead.jobs.store import SEAL, STATUS, Layout, Store, check_seal, read_json
 from drawahead.oracles.condition import Conditions
 from drawahead.report import Report
-from drawahead.validate import path, short, whole
+from drawahead.validate import short, whole
 from drawahead.words import printable
 
 Folder = str | os.PathLike[str]
@@ -187,7 +187,7 @@ class Job:
 
 def read(folder: Folder) -> Job:
     """The job in a folder, whether it is complete or not, or even being drawn."""
-    place = path("folder", folder)
+    place = Path(folder)
     return Job(place, read_manifest(place))
 
 

@@ -49,13 +49,13 @@ class JobRequest:
 @final
 @dataclass(frozen=True)
 class Drawn:
-    """A shard that was drawn: its bytes, or the name under which a worker has left them among the shards."""
+    """A shard that was drawn."""
 
     index: int
     totals: dict[str, Any]
     """Of its report."""
-    data: bytes | None = None
-    left: str = ""
+    data: bytes
+    """Of its file."""
 
 
 @final

@@ -26,9 +26,6 @@ from drawahead.samplers.record import SamplerRecord
 from drawahead.show.progress import RunProgress, Show, watching
 from drawahead.words import printable
 
-COMPARED = 2**32
-"""Bytes of finished shards up to which their sha256 is compared before a job goes on; beyond that, their heads."""
-
 
 @final
 class JobRunner:
@@ -92,8 +89,7 @@ class JobRunner:
     def _find_damage(self) -> None:
         """See which finished shards are damaged: they are drawn again."""
         there = shards.listed(self.folder, self.config, self.manifest.records)
-        whole = sum(shard.path.lstat().st_size for shard in there) <= COMPARED
-        damaged = [shard for shard in there if not shard.sound(whole=whole)]
+        damaged = [shard for shard in there if not shard.sound()]
         self.damaged = {shard.index for shard in damaged}
         if damaged:
             names = ", ".join(shard.file for shard in damaged[:5]) + (" ..." if len(damaged) > 5 else "")
@@ -122,10 +118,7 @@ class JobRunner:
     def _keep(self, drawn: Drawn) -> None:
         """Put a shard where it belongs."""
         name, count = shards.file_name(drawn.index), self.config.part(drawn.index)[1]
-        if drawn.data is None:
-            self._store.adopt(drawn.left, name)
-        else:
-            self._store.write(self._store.part(name), drawn.data)
+        self._store.write(self._store.part(name), drawn.data)
         self.damaged.discard(drawn.index)
         self.manifest = self.manifest.plus(name, drawn.totals)
         before = self._standing

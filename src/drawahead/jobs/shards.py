@@ -88,14 +88,11 @@ class Shard:
             raise InputError(f"the shard {self.path} does not hold samples {self.first} ... {last}")
         return own
 
-    def sound(self, *, whole: bool = True) -> bool:
-        """Whether it is what it should be; if not `whole`, as far as its head and its size tell. One that is sound, but
-        of another job, is an InputError: it is not ours to draw again."""
+    def sound(self) -> bool:
+        """Whether it is what it should be. One that is sound, but of another job, is an InputError: it is not ours to
+        draw again."""
         try:
-            if whole:
-                self.samples()
-            else:
-                _check_job(self._head(), self.config, self.path)
+            self.samples()
         except OtherJob:
             raise
         except InputError:

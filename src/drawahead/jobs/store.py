@@ -86,11 +86,6 @@ class Store:
         lock.check(self.folder, self.token)
         files.write(path, data)
 
-    def adopt(self, left: str, name: str) -> None:
-        """Take over a part that a worker has written under a temporary name."""
-        lock.check(self.folder, self.token)
-        files.adopt(self.part(left), self.part(name))
-
     def write_manifest(self, found: Mapping[str, Any]) -> None:
         """Write the manifest, with its own sha256."""
         self.write(self.folder / self.layout.manifest, sealed_json(found, indent=1))

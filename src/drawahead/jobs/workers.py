@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, final
 
 from drawahead.chains.base import Chain
@@ -15,7 +12,6 @@ from drawahead.executors import Replicas
 from drawahead.executors.actors import RayWorkers
 from drawahead.executors.pool import Pool
 from drawahead.executors.shards import chain_of
-from drawahead.jobs import files, lock, shards
 from drawahead.jobs.config import Config
 from drawahead.jobs.model import Drawn, JobRequest, Model, OnRound
 from drawahead.oracles.condition import Conditions
@@ -27,18 +23,8 @@ from drawahead.validate import short
 
 Make = Callable[[], Any]
 """Builds the model: an oracle, a denoising target, a chain, or `Replicas` of one on several devices of the worker."""
-
-
-@final
-@dataclass(frozen=True)
-class DrawShard:
-    """A shard to draw."""
-
-    config: Config
-    index: int
-    folder: Path
-    token: str
-    """Of the folder's lock: a worker that sees it there shares the folder with the process that asks."""
+Task = JobRequest | tuple[Config, int] | None
+"""Begin a job, draw a shard of one, or tell the condition."""
 
 
 @final
@@ -54,18 +40,16 @@ class ShardWorker:
         self._model = Model(made.chain, made) if isinstance(made, Replicas) else Model(chain_of(made))
         return self._model.facts
 
-    def evaluate(self, asked: JobRequest | DrawShard | None) -> tuple[Any, str]:
-        """Begin a job, draw a shard, or tell the condition. -> what came of it, and nothing to remark."""
+    def evaluate(self, asked: Task) -> tuple[Any, str]:
+        """Do a task. -> what came of it, and nothing to remark."""
         if asked is None:
             return self._model.condition(), ""
         try:
             if isinstance(asked, JobRequest):
                 return self._model.begin(asked), ""
-            drawn = self._model.shard(asked.config, asked.index, self._count)
+            return self._model.shard(*asked, self._count), ""
         except SamplingError as error:  # its result would have to travel, and the cause says what happened
             raise error.__cause__ or error from None
-        assert drawn is not None
-        return _left(drawn, asked), ""
 
     def pulse(self) -> int:
         """A number that grows while there is progress."""
@@ -75,38 +59,25 @@ class ShardWorker:
         self._rounds += 1
 
 
-def _left(drawn: Drawn, asked: DrawShard) -> Drawn:
-    """The shard left in the job's folder under a name of its own; or with its bytes, for who asked to write them."""
-    assert drawn.data is not None
-    if not lock.held(asked.folder, asked.token):
-        return drawn
-    name = files.temporary_name(f"{shards.file_name(asked.index)}.{secrets.token_hex(4)}")
-    try:
-        files.write_synced(asked.folder / shards.SHARDS / name, drawn.data)
-    except OSError:  # the disk is full, or not ours to write to: perhaps whoever asked has more luck
-        return drawn
-    return replace(drawn, data=None, left=name)
-
-
 @contextmanager
-def drawing(workers: RayWorkers, target: Any, folder: Path, token: str) -> Iterator[Pooled]:
-    """Workers with this target, for as long as a job is drawn into the folder that was locked with this token."""
+def drawing(workers: RayWorkers, target: Any) -> Iterator[Pooled]:
+    """Workers with this target, for as long as a job is drawn."""
     make = target
     if isinstance(target, Chain | TokenOracle | DenoisingTarget):
         make = lambda: target  # noqa: E731
     elif not callable(target):
         raise InputError(f"target must be a function that makes the model in a worker, or a chain, not {short(target)}")
     with workers.pool(ShardWorker, make) as pool:
-        yield Pooled(pool, folder.absolute(), token)
+        yield Pooled(pool)
 
 
 @final
 class Pooled:
     """Draws with the workers of a pool, as `Model` does here."""
 
-    def __init__(self, pool: Pool, folder: Path, token: str) -> None:
+    def __init__(self, pool: Pool) -> None:
         self.facts: dict[str, Any] = pool.built
-        self._pool, self._folder, self._token = pool, folder, token
+        self._pool = pool
 
     def begin(self, asked: JobRequest) -> Config:
         config: Config = self._pool.run([asked])[0]
@@ -120,8 +91,7 @@ class Pooled:
         self, config: Config, missing: Iterable[int], watch: Callable[[], OnRound], stop: Stop | None
     ) -> Iterator[Sequence[Drawn]]:
         """Shards in any order; now and then none, so that whoever draws has a look."""
-        tasks = (DrawShard(config, index, self._folder, self._token) for index in missing)
-        for group in self._pool.stream(tasks):
+        for group in self._pool.stream((config, index) for index in missing):
             yield [drawn for _, drawn in group]
 
     def workers(self) -> dict[str, Any]:

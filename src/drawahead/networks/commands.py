@@ -61,7 +61,7 @@ def usual_steps(device: str) -> int:
 def _text(name: str, options: TargetOptions) -> Subject:
     from drawahead.chains.tokens import TokenChain
     from drawahead.networks.text import TEMPERATURE, infilling, text
-    from drawahead.show.views.suiting import view_of
+    from drawahead.show.views import view_of
 
     device, dtype = _device(options.device), _dtype(options.dtype)
     temperature = TEMPERATURE if options.temperature is None else options.temperature
@@ -80,7 +80,7 @@ def _text(name: str, options: TargetOptions) -> Subject:
 
 def _fashion(name: str, options: TargetOptions) -> Subject:
     from drawahead.networks.fashion import fashion
-    from drawahead.show.views.vectors import Images
+    from drawahead.show.views import Images
 
     device = _device(options.device)
     steps, remark = _steps(options.steps, device)
@@ -90,7 +90,7 @@ def _fashion(name: str, options: TargetOptions) -> Subject:
 
 def _emoji(name: str, options: TargetOptions) -> Subject:
     from drawahead.networks.emoji import GUIDANCE, emoji
-    from drawahead.show.views.vectors import Images
+    from drawahead.show.views import Images
 
     device = _device(options.device)
     prompts = _prompts(name, options)
@@ -103,7 +103,7 @@ def _emoji(name: str, options: TargetOptions) -> Subject:
 
 def _emoji_tokens(name: str, options: TargetOptions) -> Subject:
     from drawahead.networks.emoji_tokens import GUIDANCE, emoji_tokens
-    from drawahead.show.views.suiting import view_of
+    from drawahead.show.views import view_of
 
     prompts = _prompts(name, options)
     guidance = GUIDANCE if options.guidance is None else options.guidance

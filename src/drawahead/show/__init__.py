@@ -6,12 +6,10 @@ from drawahead.doors import doors
 
 if TYPE_CHECKING:  # what type checkers see, and `doors` reads
     from drawahead.show.films.animation import animation
-    from drawahead.show.films.film import film
-    from drawahead.show.films.reels import Film
+    from drawahead.show.films.film import Film, film
     from drawahead.show.pages.document import document
     from drawahead.show.pages.gallery import Gallery, gallery
-    from drawahead.show.pages.job import job_film, job_page
-    from drawahead.show.pages.page import page
+    from drawahead.show.pages.page import job_film, job_page, page
     from drawahead.show.views import Grids, Images, Texts, Vectors, View
 
 __all__ = [

@@ -8,11 +8,11 @@ import numpy as np
 
 from drawahead.errors import InputError
 from drawahead.jobs import Job
-from drawahead.jobs.commands.report import chain_of
+from drawahead.jobs.commands.report import subject_of
 from drawahead.jobs.export import whole
 from drawahead.science.statistics import Draws
 from drawahead.show import plots
-from drawahead.show.views import Images, Texts, View, view_of, view_of_samples
+from drawahead.show.views import Images, Texts, View, view_of_samples
 from drawahead.words import printable
 
 PICTURED = 1024
@@ -21,8 +21,8 @@ PICTURED = 1024
 
 def view(job: Job, target: str | None) -> View:
     """How the samples of a job look."""
-    chain = chain_of(job, target)
-    return view_of(chain) if chain is not None else view_of_samples(job.samples(0, min(1, job.num_samples)))
+    subject = subject_of(job, target)
+    return subject.view if subject is not None else view_of_samples(job.samples(0, min(1, job.num_samples)))
 
 
 def picture(job: Job, path: Path, shown: View) -> None:

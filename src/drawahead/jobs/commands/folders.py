@@ -35,11 +35,14 @@ def status(
     watch: Annotated[bool, options.option(None, "--watch", "Look again every second, until it ends.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Say how far a job is: samples done, samples per second, time left, workers, and why it stopped, if it did."""
+    """Say how far a job of samples or designs is: what is done, damaged or left, how fast, and why it stopped."""
+    from drawahead.jobs.commands import designs
+
+    look, words = (designs.standing, designs.sentence) if designs.is_design(folder) else (standing, sentence)
     verify = True
     while True:
-        found = standing(folder, verify=verify)
-        say_json(found) if json else say(sentence(found))
+        found = look(folder, verify=verify)
+        say_json(found) if json else say(words(found))
         if not (watch and found["drawing"]):
             return
         verify = False
@@ -47,17 +50,28 @@ def status(
 
 
 def check(folder: Folder, target: Own = None, json: options.Json = False, quiet: options.Quiet = False) -> None:
-    """Read every shard of a job, and draw those again that are damaged."""
+    """Read every shard of a job, and draw damaged ones again; of a design job, name the damaged files."""
     from drawahead import jobs
-    from drawahead.jobs.commands.report import chain_of
+    from drawahead.jobs.commands import designs
+    from drawahead.jobs.commands.report import subject_of
 
+    if designs.is_design(folder):
+        found = designs.standing(folder)
+        if found["damaged"]:
+            raise Stopped(designs.damage(found), 1)
+        if json:
+            say_json({"folder": str(folder), "parts": found["done"], "damaged": []})
+        elif not quiet:
+            parts = "the part is" if found["done"] == 1 else f"all {found['done']} parts are"
+            say(f"{parts} sound: {found['done']} of {counted(found['num'], 'structure')}")
+        return
     job = jobs.read(folder)
     damaged = job.damaged_files()
     if damaged:
-        chain, which = chain_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
-        if chain is None:
+        subject, which = subject_of(job, target), f"{len(damaged)} damaged: {', '.join(damaged[:5])}"
+        if subject is None:
             raise Stopped(f"{which}; name the model with --target to draw them again", 1)
-        jobs.mend(folder, chain)
+        jobs.mend(folder, subject.chain)
     samples = f"{job.finished} of {counted(job.config.num, 'sample')}"
     if json:
         say_json({"folder": str(folder), "shards": len(job.shards), "drawn_again": damaged})
@@ -86,9 +100,11 @@ def export(
 ) -> None:
     """Write the samples of a job in another format, shard by shard."""
     from drawahead import jobs
+    from drawahead.jobs.commands import designs
     from drawahead.jobs.commands.exporting import lines, picture, statistics, view
     from drawahead.jobs.export import WRITERS
 
+    designs.refuse(folder)
     job = jobs.read(folder)
     _ = job.condition  # refuses a damaged one
     path = out or folder.absolute().with_name(f"{folder.absolute().name}.{to}")

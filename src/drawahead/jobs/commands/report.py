@@ -13,7 +13,6 @@ from drawahead.errors import InputError
 from drawahead.jobs.commands.folders import USUALLY, Folder
 
 if TYPE_CHECKING:
-    from drawahead.chains import Chain
     from drawahead.cli.subjects import Subject
     from drawahead.jobs import Job
 
@@ -57,7 +56,9 @@ def report(
 ) -> None:
     """Write one HTML page about a job: rounds, queries, samples, and a film of how some were drawn."""
     from drawahead import jobs, show
+    from drawahead.jobs.commands import designs
 
+    designs.refuse(folder)
     job = jobs.read(folder)
     job.verify()
     if out is not None and out.suffix.lower() == ".gif":
@@ -114,13 +115,7 @@ def _check(option: str, path: Path | None, *endings: str, what: str) -> None:
         raise InputError(f"{option} {path} is a folder: name a file")
 
 
-def chain_of(job: Job, target: str | None = None) -> Chain | None:
-    """The chain of `subject_of`."""
-    subject = subject_of(job, target)
-    return None if subject is None else subject.chain
-
-
-def subject_of(job: Job, target: str | None) -> Subject | None:
+def subject_of(job: Job, target: str | None = None) -> Subject | None:
     """What a job draws from: the user's own model, if `target` names one, or one of drawahead's. A folder may come from
     anywhere: nothing it names is imported, and nothing is built that is larger than its samples."""
     from drawahead.cli.registry import entries, named

@@ -140,7 +140,7 @@ def design(
 ) -> None:
     """Design protein sequences for structures with ProteinMPNN, into FASTA files, a table and a page."""
     every: dict[str, Any] = dict(locals())  # every option, by its name
-    from drawahead.jobs.commands.workers import workers_named
+    from drawahead.jobs.commands.drawing import workers_named
     from drawahead.proteins.commands.designing import begun, draw, score
 
     every |= {

@@ -119,7 +119,7 @@ class Folder:
             records: dict[str, str] = {}
             old = store.begun and "records" not in (found := begun(folder))
             if store.begun:
-                records = _unsealed(folder) if old else found["records"]
+                records = unsealed(folder) if old else found["records"]
                 there, given = _flat(found), _flat(about)
                 differ = [
                     f"{name} {short(there.get(name))}, not {short(value)}"
@@ -145,7 +145,7 @@ class Folder:
         if not path.exists():
             return None
         try:
-            part = self._read(path)
+            part = self.read(path)
             if len(part.designed) != sequences:
                 raise InputError("it does not hold all sequences")
         except (InputError, ValueError, TypeError, KeyError):
@@ -170,7 +170,8 @@ class Folder:
             pass
         self.store.write(path, data)
 
-    def _read(self, path: Path) -> Part:
+    def read(self, path: Path) -> Part:
+        """A part that is whole, and of this job; whatever else a file holds is an error."""
         found, data = read_json(path, "the part", _MOST)
         if SEAL in found and "part" in found:
             check_seal(found, data)
@@ -203,7 +204,7 @@ def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
     return plain | (asked if isinstance(asked, dict) else {})
 
 
-def _unsealed(folder: Path) -> dict[str, str]:
+def unsealed(folder: Path) -> dict[str, str]:
     """The sha256 of parts of an earlier version, of those that can be read: it wrote none itself."""
     found = {}
     for path in (folder / LAYOUT.parts).glob("[!.]*.json"):

@@ -19,8 +19,7 @@ from drawahead.proteins.design.options import Options
 from drawahead.proteins.design.problem import sample_numbers
 from drawahead.sample import sample
 from drawahead.samplers import Coupled
-from drawahead.show.films.film import film, filmable
-from drawahead.show.films.reels import Film
+from drawahead.show.films.film import Film, film, filmable
 from drawahead.show.pages.document import assembled, figure, row
 from drawahead.show.summary import Figure, short
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from drawahead import validate
 from drawahead.errors import InputError
 from drawahead.show import painting, plots
-from drawahead.show.films.reels import Film, Reel
+from drawahead.show.films.film import Film, Reel
 from drawahead.show.painting import ACCENT, CARD, EMPTY, GREY, INK, PAPER, SOFT
-from drawahead.validate import instance, short
+from drawahead.validate import short
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +26,6 @@ _FEW = 100  # parts of a picture, if several fit side by side
 def animation(film: Film, path: str | Path | None = None) -> bytes:
     """A film as an animated GIF: one by one on the left, drawahead on the right, with a frame for each round if there
     are few. Written to `path` unless that is None."""
-    instance("film", film, Film, "what drawahead.show.film gives")
     plots.check()
     file = None if path is None else validate.path("path", path)
     reels = film.reels if _together(film.reels) else film.reels[:1]

@@ -21,9 +21,9 @@ from drawahead import validate
 from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.show import summary
-from drawahead.show.films.reels import Film
+from drawahead.show.films.film import Film
 from drawahead.show.pages.gallery import Gallery, as_gallery
-from drawahead.validate import instance, short
+from drawahead.validate import short
 
 _SCRIPTS = ("draw.js", "charts.js", "pictures.js", "film.js", "page.js")
 
@@ -39,13 +39,7 @@ def document(
     note: str = "",
 ) -> str:
     """The page about a report; see `Report.to_html`."""
-    if film is not None and not isinstance(film, Film):
-        raise InputError(f"film must be what drawahead.show.film gives, not {type(film).__name__}")
-    for name, value in (("title", title), ("note", note)):
-        instance(name, value, str, "a text")
-    if about is not None:
-        instance("about", about, Mapping, "a mapping")
-    shown = None if samples is None else as_gallery(samples, report)
+    shown = as_gallery(samples if samples is not None else Gallery((), 0), report)
     page = assembled(
         "page.html",
         _SCRIPTS,
@@ -57,9 +51,9 @@ def document(
         sentences=escape(" ".join(summary.sentences(report))),
         note=escape(note),
         figures="".join(map(figure, summary.figures(report))),
-        samples="" if shown is None else shown.html(),
-        samples_note=_samples_note(shown),
-        without_samples="" if shown is not None and shown.shown else "hidden",
+        samples=shown.html(),
+        samples_note=shown.note,
+        without_samples="" if shown.shown else "hidden",
         about="".join(row(name, value) for name, value in _configuration(report, about or {}).items()),
     )
     if path is not None:
@@ -122,12 +116,6 @@ def figure(shown: summary.Figure) -> str:
     """A number that a page shows large."""
     remark = f"<small>{escape(shown.remark)}</small>" if shown.remark else ""
     return f"<div><dt>{escape(shown.name)}</dt><dd>{escape(shown.value)} {remark}</dd></div>"
-
-
-def _samples_note(gallery: Gallery | None) -> str:
-    if gallery is None or len(gallery.shown) == gallery.total:
-        return ""
-    return f"The first {len(gallery.shown)} of {gallery.total:,}."
 
 
 def _configuration(report: Report, about: Mapping[str, object]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, final
 
@@ -18,7 +18,7 @@ from drawahead.report import Report
 from drawahead.sample import Result, as_chain
 from drawahead.show.pictures import Letters, Picture
 from drawahead.show.views import Texts, View, view_of, view_of_samples
-from drawahead.validate import instance, whole
+from drawahead.validate import whole
 from drawahead.values import dataclass
 from drawahead.words import counted
 
@@ -44,6 +44,11 @@ class Gallery:
     total: int
     """How many samples there are."""
 
+    @property
+    def note(self) -> str:
+        """How many there are, if not all are shown."""
+        return "" if len(self.shown) == self.total else f"The first {len(self.shown)} of {self.total:,}."
+
     def html(self) -> str:
         """A figure for each sample, its number and rounds below it."""
         return "".join(_figure(sample) for sample in self.shown)
@@ -56,19 +61,12 @@ def gallery(target: Target, result: Result, samples: int | None = None, *, view:
     view: how they are shown; None takes the target's own view.
     """
     chain = as_chain(target)
-    instance("result", result, Result, "what drawahead.sample gives")
-    view = viewed(view) or view_of(chain)
+    view = view or view_of(chain)
     # A result may hold only the first samples of a long job, of which the report tells everything.
     report, most = result.report, view.shown if samples is None else whole("samples", samples, 0)
     pictures = map(view.picture, outputs(chain, result.samples[:most]))
-    return _shown(zip(result.numbers.tolist(), report.sample_rounds, pictures, strict=False), report.num_samples)
-
-
-def viewed(view: View | None) -> View | None:
-    """A view that is one, or None."""
-    if view is not None:
-        instance("view", view, View, "a view such as drawahead.show.Images()")
-    return view
+    rows = zip(result.numbers.tolist(), report.sample_rounds, pictures, strict=False)
+    return Gallery(tuple(Shown(*row) for row in rows), report.num_samples)
 
 
 def outputs(chain: Chain, samples: Tensor) -> Tensor:
@@ -76,35 +74,29 @@ def outputs(chain: Chain, samples: Tensor) -> Tensor:
     return samples[:, -1] if isinstance(chain, AffineChain) and chain.record else samples
 
 
-def as_gallery(samples: Gallery | Tensor | Sequence[str], report: Report) -> Gallery:
-    """Samples that come without their target: images by their shape, other numbers as they are, texts as text."""
+def as_gallery(
+    samples: Gallery | Tensor | Sequence[str],
+    report: Report,
+    view: View | None = None,
+    most: int | None = None,
+    total: int | None = None,
+) -> Gallery:
+    """Samples that come without their target: images by their shape, other numbers as they are, texts as text. Their
+    rounds are told if there are as many samples as the report has."""
     if isinstance(samples, Gallery):
         return samples
     if isinstance(samples, Tensor):
         if samples.dim() < 2:
             raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
-        return suiting(samples, len(samples), report)
-    texts = isinstance(samples, Sequence) and not isinstance(samples, str)
-    if not texts or not all(isinstance(text, str) for text in samples):
+        view = view or view_of_samples(samples)
+        pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else most]]
+    elif isinstance(samples, str) or not isinstance(samples, Sequence):  # such as an array of numpy
         raise InputError("samples must be a gallery (drawahead.show.gallery), a tensor or a list of texts")
-    return _numbered([Letters(tuple(text)) for text in samples[: Texts.shown]], len(samples), report)
-
-
-def suiting(samples: Tensor, total: int, report: Report, view: View | None = None, most: int | None = None) -> Gallery:
-    """The first of `total` samples, as `view` shows them, or as suits their shape."""
-    view = view or view_of_samples(samples)
-    pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else whole("samples", most, 0)]]
-    return _numbered(pictures, total, report)
-
-
-def _numbered(pictures: Iterable[Picture], total: int, report: Report) -> Gallery:
-    """Pictures of the first samples; their rounds are told if there are as many samples as the report has."""
+    else:
+        pictures = [Letters(tuple(text)) for text in samples[: Texts.shown]]
+    total = len(samples) if total is None else total
     rounds = report.sample_rounds if len(report.sample_rounds) == total else itertools.repeat(None)
-    return _shown(zip(itertools.count(), rounds, pictures, strict=False), total)
-
-
-def _shown(rows: Iterable[tuple[int, int | None, Picture]], total: int) -> Gallery:
-    return Gallery(tuple(Shown(*row) for row in rows), total)
+    return Gallery(tuple(map(Shown, itertools.count(), rounds, pictures)), total)
 
 
 def _figure(sample: Shown) -> str:
