@@ -15,6 +15,7 @@ from drawahead.diffusers.loops import reading
 from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.loops.rows import Batched
+from drawahead.diffusers.schedulers import probing
 from drawahead.diffusers.schedulers import reading as schedulers
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.schedules import LearnedVariance
@@ -30,28 +31,31 @@ Patch = pytest.MonkeyPatch
 
 def no_noise_at_the_end(patch: Patch) -> None:
     """The floor of a learned variance was a share of the fixed one, which is zero where the next state is the data."""
-    own = schedulers._ddpm
+    own = probing.probe
 
-    def ddpm(ready: Any) -> Any:
-        made = own(ready)
+    def probe(make: Any, first: int, options: Any) -> Any:
+        made = own(make, first, options)
         if not isinstance(made.plan.spread, LearnedVariance):
             return made
         s = made.plan.s.clone()
         s[-1] = 0.0
         return dataclasses.replace(made, plan=dataclasses.replace(made.plan, s=s))
 
-    patch.setattr(schedulers, "_ddpm", ddpm)
-    schedulers_are_what_they_are_called(patch)  # else they are seen to have that noise
+    patch.setattr(schedulers, "probe", probe)
 
 
-def schedulers_are_what_they_are_called(patch: Patch) -> None:
-    """A class of a known name was read from its tables, whatever it did."""
-    patch.setattr(schedulers, "follows", lambda *given: True)
+def what_is_left_over_is_not_looked_at(patch: Patch) -> None:
+    patch.setattr(probing, "LEFT", float("inf"))
+
+
+def limits_are_for_the_whole_prediction(patch: Patch) -> None:
+    """Where a step uses the prediction as it came as well."""
+    own = probing.probe
+    patch.setattr(schedulers, "probe", lambda *given: dataclasses.replace(own(*given), gains=None))
 
 
 def functions_on_an_object_are_lost(patch: Patch) -> None:
     """What was read was a scheduler made anew from the config of the one given."""
-    patch.setattr(schedulers, "has_functions", lambda scheduler: False)
     own = schedulers.lent
     patch.setattr(schedulers, "lent", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
 
@@ -75,7 +79,8 @@ def the_heavier_pass_has_the_condition(patch: Patch) -> None:
 
 FOUND_BY_CASES: list[Callable[[Patch], None]] = [
     no_noise_at_the_end,
-    schedulers_are_what_they_are_called,
+    what_is_left_over_is_not_looked_at,
+    limits_are_for_the_whole_prediction,
     functions_on_an_object_are_lost,
     the_heavier_pass_has_the_condition,
 ]

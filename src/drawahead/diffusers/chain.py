@@ -114,7 +114,7 @@ def from_diffusers(
 
 def step_settings(eta: float | None, use_clipped_model_output: bool) -> dict[str, Any]:
     """Arguments of a scheduler's `step`."""
-    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta)}
+    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta, least=0)}
     return settings | ({"use_clipped_model_output": True} if use_clipped_model_output else {})
 
 

@@ -1,39 +1,49 @@
 """Schedulers read by trying them: whatever `step` does, it is linear in what goes in, or it is refused.
 
 A scheduler is taken through its timesteps with random states, outputs and noise, many at once as the entries of one
-tensor. Least squares then tell x' = A x + B m + C m_before + S xi, m the prediction of the data that state and output
-stand for; what is left over must be nothing, there and for numbers of another size. Noise is put in its way where it
-calls for it, and casts to fewer digits are passed over, so the coefficients come out in float64.
+tensor, small numbers and large ones. Least squares then tell x' = A x + B m + C m_before + S xi, m the prediction of
+the data that state and output stand for; what is left over must be nothing, for the small and for the large. Noise is
+put in its way where it calls for it, and casts to fewer digits are passed over, so the coefficients come out in
+float64.
+
+Two things are not linear, and are looked for where the scheduler's config names them: predictions that are clipped or
+thresholded, which are one more column of numbers; and noise whose size is read from the network's output.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from drawahead.diffusers.schedulers.recipe import Conversion, Recipe, check_signal
+from drawahead.diffusers.networks import learns_variance
+from drawahead.diffusers.schedulers.recipe import Clip, Conversion, Limit, Recipe, check_signal
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64, levels_of, scales_of
 from drawahead.errors import InputError
-from drawahead.schedules import Plan
+from drawahead.schedules import LearnedRange, LearnedVariance, Plan, Spread, Threshold
 
-ENTRIES = (1, 1, 8, 8)  # of a trial
-LARGE = 37.0  # the size of the numbers that check it
+ENTRIES = (4, 1, 4, 4)  # of a trial, in rows of small numbers and of large ones, by turns
+LARGE = 37.0  # the size of these
 LEFT = 1e-8  # of a step, that need not be explained
+_SAME = 1e-10  # of a column, that the ones before it do not hold
+_NO_NOISE = 1e-9  # of a step: what some add so that no logarithm is that of zero
+_HEADROOM = 0.5  # how far below its range, in ranges, a learned log variance may lie before a step is drawn by itself
+_ROOM = 0.5  # a learned variance is expected above this share of the posterior's, in standard deviations
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """What went into a step, and what came out, flat float64."""
+class _Trials:
+    """What went into N steps, and what came out: float64 of shape (N, *ENTRIES)."""
 
     x: Tensor
-    output: Tensor
+    output: Tensor  # with twice the channels, where a variance is read from it
     noises: list[Tensor]
     after: Tensor
     data: Tensor | None  # what the scheduler says it takes for a prediction of the data
@@ -43,33 +53,118 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
     """The steps, from number `first` on, of schedulers as `make` makes them, ready to step."""
     ready = in_float64(make())
     kind, time = type(ready).__name__, ready.timesteps[first:]
+    limit = _limit(ready.config)
     try:
-        levels = levels_of(ready, time)
+        signal, noise = levels_of(ready, time)
+        if getattr(ready.config, "prediction_type", None) == "epsilon":
+            check_signal("epsilon", signal[:-1])
         start = float(getattr(make(), "init_noise_sigma", 1.0))
         scale = scales_of(make(), range(first, first + len(time)))
-        trials = _run(in_float64(make()), first, options, 1.0)
-        checks = _run(in_float64(make()), first, options, LARGE)
+        trials = _run(in_float64(make()), first, options, LARGE * max(1.0, getattr(limit, "most", 1.0)))
     except InputError:
         raise
     except Exception as error:  # any: it is the scheduler's
         raise InputError(f"{kind} cannot be stepped through its timesteps: {error}") from error
-    conversion = _conversion(ready, trials, levels, scale)
-    skip, out = conversion.skip, conversion.out
-    rows: list[tuple[float, float, float, float]] = []
-    before: Tensor | None = None
-    large_before: Tensor | None = None
-    for k, (trial, check) in enumerate(zip(trials, checks, strict=True)):
-        data, large = skip[k] * trial.x + out[k] * trial.output, skip[k] * check.x + out[k] * check.output
-        solution = _solved(trial, data, before)
-        if solution is None or not _explains(solution, check, large, large_before):
-            raise InputError(_complaint(ready, k, int(first)))
-        a, b, c, noises = solution
-        rows.append((a, b, c, float(torch.tensor(noises, dtype=torch.float64).norm()) if noises else 0.0))
-        before, large_before = data, large
-    a, b, c, s = torch.tensor(rows, dtype=torch.float64).T.contiguous()
-    signal, noise = levels
+    spread = _spread(trials) if learns_variance(ready) else None
+    if spread is not None:
+        trials = _sized(trials, spread)
+    conversion = _conversion(ready, trials, (signal, noise), scale)
+    table, fits = _solved(trials, conversion, None)
+    if limit is not None and not bool(fits.all()):
+        table, fits = _solved(trials, conversion, limit)
+    else:
+        limit = None
+    if not bool(fits.all()):
+        raise InputError(_complaint(ready, first + int((~fits).nonzero()[0])))
+    a, free, limited, c = table[:4]
+    s = table[4:].norm(dim=0)
+    s = torch.where(s > _NO_NOISE, s, 0.0)
+    b = free + limited
+    # Where the last step leads, if what it predicts is the data.
+    signal[-1] = a[-1] * signal[-2] + b[-1] + c[-1]
+    noise[-1] = torch.hypot(a[-1] * noise[-2], s[-1])
     plan = Plan(a, b, s, signal, noise, time, start, c=c if bool(c.any()) else None)
-    return Recipe(plan, conversion)
+    if spread is not None:
+        plan = replace(plan, s=torch.where(s > 0, _floor(plan, spread), 0.0), spread=spread)
+    if limit is None or not bool(free.any()):
+        return Recipe(plan, conversion, limit)
+    # Steps use the prediction both as it came and limited. B is zero, but for rounding, where one goes nowhere.
+    size = torch.where(b.abs() > 1e-12 * limited.abs(), b, 1.0)
+    return Recipe(replace(plan, b=size), conversion, limit, (b / size, limited / size))
+
+
+def _solved(trials: _Trials, conversion: Conversion, limit: Limit | None) -> tuple[Tensor, Tensor]:
+    """The coefficients (4 or more, N) of the state; of the prediction, as it came and limited; of the one before; and
+    of noise. And whether they are all there is to a step (N,)."""
+    skip, out = (part.view(-1, 1, 1, 1, 1) for part in (conversion.skip, conversion.out))
+    data = skip * trials.x + out * trials.output
+    limited = torch.zeros_like(data) if limit is None else limit(data.flatten(3)).view_as(data)
+    before = (data if limit is None else limited).roll(1, 0).index_fill(0, torch.tensor(0), 0.0)
+    table, fits = least_squares([trials.x, data, limited, before, *trials.noises], trials.after)
+    both = table[1] * table[3] != 0  # limited predictions were before: a step that looks back uses no others
+    return table, fits & ~both if limit is not None else fits
+
+
+def least_squares(columns: list[Tensor], goal: Tensor) -> tuple[Tensor, Tensor]:
+    """The coefficients (len(columns), N) of tensors (N, rows, ...), and whether they leave nothing over, in any row
+    (N,). By Gram and Schmidt: what LAPACK answers changes in the last digit from call to call."""
+    rows = goal.flatten(2).norm(dim=2)[..., None].clamp(min=1e-300)
+    goal = (goal.flatten(2) / rows).flatten(1)
+    table = [(column.flatten(2) / rows).flatten(1) for column in columns]
+    width = torch.stack([column.norm(dim=1) for column in table]).clamp(min=1e-300)
+    table = [column / size[:, None] for column, size in zip(table, width, strict=True)]
+    basis = list[Tensor]()
+    r = torch.zeros(len(table), len(table), len(goal), dtype=torch.float64)
+    for j, column in enumerate(table):
+        for i, direction in enumerate(basis):
+            r[i, j] = (direction * column).sum(1)
+            column = column - r[i, j, :, None] * direction
+        r[j, j] = column.norm(dim=1)
+        basis.append(torch.where(r[j, j] > _SAME, 1 / r[j, j], 0.0)[:, None] * column)
+    share, left = torch.zeros_like(width), goal
+    for _ in range(2):  # once more, for what rounding has left
+        part = torch.zeros_like(width)
+        along = list[Tensor]()
+        for direction in basis:
+            along.append((direction * left).sum(1))
+            left = left - along[-1][:, None] * direction
+        for i in reversed(range(len(basis))):
+            part[i] = torch.where(r[i, i] > _SAME, (along[i] - (r[i, i + 1 :] * part[i + 1 :]).sum(0)) / r[i, i], 0.0)
+        share = share + part
+        left = goal - sum(size[:, None] * column for size, column in zip(share, table, strict=True))
+    fits = (left.view(*rows.shape[:2], -1).norm(dim=2) <= LEFT).all(1)
+    # A part of a step that is nothing but rounding is none.
+    return torch.where(share.abs() > 1e-12 * share.abs().amax(0), share, 0.0) / width, fits
+
+
+def _spread(trials: _Trials) -> Spread:
+    """How the size of noise is read from the network's output: seen in the third row, which holds nothing else."""
+    noise = sum(trials.noises, torch.zeros_like(trials.x))
+    after, noise, read = trials.after[:, 2:3], noise[:, 2:3], trials.output[:, 2:3, 1:]
+    noisy = noise != 0
+    variance = torch.where(noisy, (after / noise) ** 2, 1.0)
+    if bool(noisy.any()) and bool(((variance - read).abs() <= LEFT)[noisy].all()):
+        return LearnedVariance()
+    (middle, slope), _ = least_squares([torch.ones_like(read), read], variance.log())
+    return LearnedRange(middle - slope, middle + slope)
+
+
+def _sized(trials: _Trials, spread: Spread) -> _Trials:
+    """With noise of the size that is read from the output, and the output without that."""
+    output, read = trials.output.tensor_split(2, dim=2)
+    size = spread.scale(spread.read(read.flatten(1)), torch.arange(len(read))).view_as(read)
+    return replace(trials, output=output, noises=[size * noise for noise in trials.noises])
+
+
+def _floor(plan: Plan, spread: Spread) -> Tensor:
+    """A standard deviation below what the network is expected to answer. Any number above zero is exact: a step whose
+    answer lies below it is drawn by itself."""
+    if isinstance(spread, LearnedRange):
+        return spread.below(_HEADROOM)
+    here, after = plan.signal[:-1] ** 2, (plan.a * plan.signal[:-1] + plan.b) ** 2
+    beta = 1 - here / after
+    posterior = beta * (1 - after) / (1 - here)
+    return _ROOM * torch.where(posterior > _NO_NOISE, posterior, beta).sqrt()
 
 
 def stepped(scheduler: Any, output: Tensor, k: int, x: Tensor, old: Tensor | None, options: Options) -> Any:
@@ -80,42 +175,59 @@ def stepped(scheduler: Any, output: Tensor, k: int, x: Tensor, old: Tensor | Non
     return scheduler.step(output, time[k], x, **options)
 
 
-def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Trial]:
-    generator = torch.Generator().manual_seed(int(size))
-    noises: list[Tensor] = []
+def _run(scheduler: Any, first: int, options: Options, large: float) -> _Trials:
+    generator, learned = torch.Generator(), learns_variance(scheduler)
+    kind, steps = type(scheduler).__name__, len(scheduler.timesteps)
+    size = torch.tensor([1.0, large] * 2, dtype=torch.float64).view(-1, 1, 1, 1)
 
-    def drawn(shape: tuple[int, ...] = ENTRIES) -> Tensor:
-        return size * torch.randn(shape, dtype=torch.float64, generator=generator)
+    def drawn() -> Tensor:
+        return size * torch.randn(ENTRIES, dtype=torch.float64, generator=generator)
 
     def supply(shape: tuple[int, ...]) -> Tensor:
         if shape != ENTRIES:
-            raise InputError(f"{type(scheduler).__name__} draws noise of another shape than the state's")
+            raise InputError(f"{kind} draws noise of another shape than the state's")
         with torch._C.DisableTorchFunction():
             noises.append(drawn())
         return noises[-1]
 
-    trials, old = [], None
-    for k in range(first, len(scheduler.timesteps)):
+    told, noised, old = list[tuple[Any, ...]](), list[list[Tensor]](), None
+    for k in range(first, steps):
+        generator.manual_seed(k)  # so that a step is the same, wherever the first one is
         x, output = drawn(), drawn()
-        noises = []
+        if learned:
+            x[2], output[2] = 0.0, 0.0
+            output = torch.cat([output, torch.rand(ENTRIES, dtype=torch.float64, generator=generator)], dim=1)
+        noises: list[Tensor] = []
         with Supplied(supply):
             if hasattr(scheduler, "scale_model_input"):
                 scheduler.scale_model_input(x, scheduler.timesteps[k])
             answer = stepped(scheduler, output.clone(), k, x.clone(), old, options)
         data = old = _data(scheduler, answer)
         if not isinstance(answer[0], Tensor) or answer[0].shape != ENTRIES or not answer[0].is_floating_point():
-            raise InputError(f"a step of {type(scheduler).__name__} does not lead from a state to a state")
+            raise InputError(f"a step of {kind} does not lead from a state to a state")
         if not bool(answer[0].isfinite().all()):
             raise InputError(
-                f"{type(scheduler).__name__} itself answers what is not finite at step {k} of "
-                f"{len(scheduler.timesteps)}, as where a timestep comes twice: use another number of steps or another "
-                "timestep_spacing"
+                f"{kind} itself answers what is not finite at step {k} of {steps}, as where a timestep comes twice: "
+                f"use another number of steps or another timestep_spacing{_said(scheduler, options)}"
             )
-        flat = [part.flatten() for part in noises]
-        trials.append(
-            _Trial(x.flatten(), output.flatten(), flat, answer[0].flatten(), None if data is None else data.flatten())
-        )
-    return trials
+        told.append((x, output, answer[0], data))
+        noised.append(noises)
+    x, output, after, data = zip(*told, strict=True)
+    none = torch.zeros(ENTRIES, dtype=torch.float64)
+    return _Trials(
+        torch.stack(x),
+        torch.stack(output),
+        [torch.stack(each) for each in itertools.zip_longest(*noised, fillvalue=none)],
+        torch.stack(after),
+        None if any(each is None for each in data) else torch.stack(data),
+    )
+
+
+def _said(scheduler: Any, options: Options) -> str:
+    """Other settings that may be why."""
+    variance = getattr(scheduler.config, "variance_type", None)
+    settings = ({} if variance is None else {"variance_type": variance}) | dict(options)
+    return "".join(f", or another {name} than {value!r}" for name, value in settings.items())
 
 
 def _data(scheduler: Any, answer: Any) -> Tensor | None:
@@ -127,45 +239,21 @@ def _data(scheduler: Any, answer: Any) -> Tensor | None:
     return prediction if isinstance(prediction, Tensor) and prediction.shape == ENTRIES else None
 
 
-def _solved(trial: _Trial, data: Tensor, before: Tensor | None) -> tuple[float, float, float, list[float]] | None:
-    columns = [trial.x, data, *([] if before is None else [before]), *trial.noises]
-    solution = least_squares(columns, trial.after)
-    if solution is None:
-        return None
-    c = 0.0 if before is None else solution[2]
-    return solution[0], solution[1], c, solution[2 if before is None else 3 :]
+def _limit(config: Any) -> Limit | None:
+    """What the config says is done to predictions."""
+    if getattr(config, "thresholding", False):
+        return Threshold(config.dynamic_thresholding_ratio, config.sample_max_value)
+    if getattr(config, "clip_sample", False):
+        return Clip(float(getattr(config, "clip_sample_range", 1.0)))
+    return None
 
 
-def least_squares(columns: list[Tensor], goal: Tensor) -> list[float] | None:
-    """The coefficients; None if they leave something over."""
-    table = torch.stack(columns, dim=1)
-    size = table.norm(dim=0).clamp(min=1e-300)
-    share = torch.linalg.lstsq(table / size, goal[:, None]).solution[:, 0]
-    if not bool((table / size @ share - goal).norm() <= LEFT * goal.norm()):
-        return None
-    # A part of a step that is nothing but rounding is none.
-    share = torch.where(share.abs() > 1e-12 * share.abs().max(), share, 0.0)
-    coefficients: list[float] = (share / size).tolist()
-    return coefficients
-
-
-def _explains(
-    solution: tuple[float, float, float, list[float]], check: _Trial, data: Tensor, before: Tensor | None
-) -> bool:
-    a, b, c, noises = solution
-    if len(noises) != len(check.noises):
-        return False
-    expected = a * check.x + b * data + (0.0 if before is None else c * before)
-    expected = expected + sum(s * noise for s, noise in zip(noises, check.noises, strict=True))
-    return bool((expected - check.after).norm() <= LEFT * check.after.norm())
-
-
-def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:
+def _conversion(scheduler: Any, trials: _Trials, levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:
     """What the scheduler itself takes for the data where it tells it, and else what its config says."""
-    prediction = [None if t.data is None else least_squares([t.x, t.output], t.data) for t in trials]
-    if all(solution is not None and solution[1] for solution in prediction):
-        skip, out = torch.tensor(prediction, dtype=torch.float64).T.contiguous()
-        return Conversion(scale, skip, out)
+    if trials.data is not None:
+        (skip, out), fits = least_squares([trials.x, trials.output], trials.data)
+        if bool((fits & (out != 0)).all()):
+            return Conversion(scale, skip, out)
     signal, noise = levels[0][:-1], levels[1][:-1]
     kind = getattr(scheduler.config, "prediction_type", None)
     kind = {"original_sample": "sample", None: "flow_prediction"}.get(kind, kind)
@@ -178,7 +266,7 @@ def _conversion(scheduler: Any, trials: list[_Trial], levels: tuple[Tensor, Tens
     return Conversion(scale, made.skip, made.out)
 
 
-def _complaint(scheduler: Any, k: int, first: int) -> str:
+def _complaint(scheduler: Any, k: int) -> str:
     kind, config = type(scheduler).__name__, scheduler.config
     limits = [name for name in ("thresholding", "clip_sample") if getattr(config, name, False)]
     reason = "it looks back more than one output, or bends what goes in"
@@ -187,7 +275,7 @@ def _complaint(scheduler: Any, k: int, first: int) -> str:
     elif limits:
         reason = f"{limits[0]}=True bends it; switch that off"
     return (
-        f"{kind} cannot be followed exactly: step {first + k} is not linear in the state, the model's output, the one "
+        f"{kind} cannot be followed exactly: step {k} is not linear in the state, the model's output, the one "
         f"before it and noise ({reason}). Schedulers that can be: DDPM, DDIM, EulerAncestral, or DPMSolverMultistep "
         "with algorithm_type='sde-dpmsolver++' and solver_order up to 2, all with from_config"
     )

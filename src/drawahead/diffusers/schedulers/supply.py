@@ -98,27 +98,19 @@ def _put(scheduler: Any, state: dict[str, Any]) -> None:
 
 def levels_of(scheduler: Any, time: Tensor) -> tuple[Tensor, Tensor]:
     """Signal and noise, (N + 1,), of the scheduler's own forward process; all signal, where it has none."""
-    for name in (
-        "_begin_index",
-        "_step_index",
-    ):  # where these are set, they decide how noisy a state is, and not the time
+    for name in ("_begin_index", "_step_index"):  # where these are set, they decide how noisy a state is, not the time
         if hasattr(scheduler, name):
             setattr(scheduler, name, None)
-    ends = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    rows = []
-    for t in time:
-        one, none = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-        rows.append([_noised(scheduler, x, g, t[None]) for x, g in ((one, none), (none, one))])
-    table = torch.cat([torch.tensor(rows, dtype=torch.float64), ends[None]])
-    return table[:, 0].contiguous(), table[:, 1].contiguous()
+    one, none = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
 
+    def noised(data: Tensor, noise: Tensor, t: Tensor) -> float:
+        if hasattr(scheduler, "add_noise"):
+            return float(scheduler.add_noise(data, noise, t))
+        return float(scheduler.scale_noise(data, t, noise) if hasattr(scheduler, "scale_noise") else data)
 
-def _noised(scheduler: Any, data: Tensor, noise: Tensor, time: Tensor) -> float:
-    if hasattr(scheduler, "add_noise"):
-        return float(scheduler.add_noise(data, noise, time))
-    if hasattr(scheduler, "scale_noise"):
-        return float(scheduler.scale_noise(data, time, noise))
-    return float(data)
+    rows = [[noised(one, none, t), noised(none, one, t)] for t in time[:, None]]
+    signal, noise = torch.tensor([*rows, [1.0, 0.0]], dtype=torch.float64).T.contiguous()
+    return signal, noise
 
 
 def scales_of(scheduler: Any, steps: Sequence[int]) -> Tensor:
