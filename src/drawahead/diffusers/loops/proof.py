@@ -25,7 +25,7 @@ def difference(looped: Looped, plan: Plan, moments: Sequence[Moment]) -> str:
     """What differs from the pipeline's own steps; empty if nothing does."""
     before: Tensor | None = None
     for moment in moments:
-        x = states(looped.loop, moment.state)
+        x = looped.loop.layout.states(moment.state)
         differing: list[str] = []
         k = torch.full((len(x),), moment.k, device=x.device)
         answer = looped.answered(x.double(), k, _rows(looped.loop), _spy(moment, differing))
@@ -33,11 +33,11 @@ def difference(looped: Looped, plan: Plan, moments: Sequence[Moment]) -> str:
             return differing[0]
         if plan.c is None or moment.k <= 1:
             after = state_after(
-                plan, k.cpu(), *(part.double().cpu() for part in (x, answer, _own(looped, moment.noise)))
+                plan, k.cpu(), *(part.double().cpu() for part in (x, answer, looped.loop.layout.states(moment.noise)))
             )
             if plan.c is not None and before is not None:
                 after = after + plan.c[moment.k] * before.double().cpu()
-            if not close(after, _own(looped, moment.after).cpu(), _room(moment.body.values[0])):
+            if not close(after, looped.loop.layout.states(moment.after).cpu(), _room(moment.body.values[0])):
                 return f"the next states, at step {moment.k}"
         before = answer
     return ""
@@ -45,19 +45,6 @@ def difference(looped: Looped, plan: Plan, moments: Sequence[Moment]) -> str:
 
 def _room(state: Tensor) -> float:
     return 100 * rounding(state)
-
-
-def states(loop: Loop, rows: Tensor) -> Tensor:
-    """The rows of a batch as a state for each image."""
-    return loop.layout.of_images(rows[None].expand(loop.layout.images, *rows.shape), _images(loop, rows))
-
-
-def _own(looped: Looped, rows: Tensor) -> Tensor:
-    return states(looped.loop, rows)
-
-
-def _images(loop: Loop, like: Tensor) -> Tensor:
-    return torch.arange(loop.layout.images, device=like.device)
 
 
 def _rows(loop: Loop) -> dict[str, Tensor]:
@@ -93,7 +80,7 @@ def _alike(ours: Any, theirs: Any) -> bool:
 def steps_from_its_states(loop: Loop, moments: Sequence[Moment]) -> bool:
     """Whether the scheduler is given, at every image, the very state that it led to."""
     for moment in moments:
-        x = states(loop, moment.state)
+        x = loop.layout.states(moment.state)
         k = torch.full((len(x),), moment.k, device=x.device)
         if not torch.equal(loop(x, k, _rows(loop), _spy(moment, []))[0], x):
             return False
@@ -141,12 +128,12 @@ def _guesses(loop: Loop) -> Iterator[Loop]:
 def _check_asking(loop: Loop, moments: Sequence[Moment]) -> None:
     """The last image at the first step, the first one at the last step and at the first, asked together."""
     first, last = moments[0], moments[-1]
-    x, later = states(loop, first.state), states(loop, last.state)[:1]
+    x, later = loop.layout.states(first.state), loop.layout.states(last.state)[:1]
     tables, order = loop.tables, torch.tensor([loop.layout.images - 1, 0, 0])
     k = torch.tensor([first.k, last.k, first.k], device=x.device)
     together = loop(torch.cat([x[-1:], later, x[:1]]), k, of_samples(tables, order), asked)[1]
     alone = loop(later, k[1:2], of_samples(tables, order[1:2]), asked)[1]
-    own = states(loop, first.body.values[first.body.targets[1] or 0])
+    own = loop.layout.states(first.body.values[first.body.targets[1] or 0])
     expected = torch.cat([own[-1:], alone, own[:1]]).double()
     apart = float((together.double() - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
     if not apart <= torch.finfo(together.dtype).eps ** 0.5:

@@ -16,7 +16,7 @@ from drawahead.diffusers.loops.calls import Asking
 from drawahead.diffusers.loops.comparing import close, rounding
 from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.looped import Loop, Looped
-from drawahead.diffusers.loops.proof import difference, settle, states, steps_from_its_states
+from drawahead.diffusers.loops.proof import difference, settle, steps_from_its_states
 from drawahead.diffusers.loops.rows import layouts
 from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.schedulers.reading import Recipes
@@ -83,7 +83,7 @@ def _looped(loop: Loop, recipe: Recipe) -> Looped:
 
 
 def _chain(watch: LoopWatch, loop: Loop, recipe: Recipe) -> GaussianChain:
-    start = states(loop, watch.moments[0].state)
+    start = loop.layout.states(watch.moments[0].state)
     return GaussianChain(
         _looped(loop.without_rows(), recipe),
         Given(recipe.plan),
