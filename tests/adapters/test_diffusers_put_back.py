@@ -15,7 +15,7 @@ from drawahead.diffusers.loops import reading
 from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.loops.rows import Batched
-from drawahead.diffusers.schedulers import probing
+from drawahead.diffusers.schedulers import probing, supply
 from drawahead.diffusers.schedulers import reading as schedulers
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.schedules import LearnedVariance
@@ -33,8 +33,8 @@ def no_noise_at_the_end(patch: Patch) -> None:
     """The floor of a learned variance was a share of the fixed one, which is zero where the next state is the data."""
     own = probing.probe
 
-    def probe(make: Any, first: int, options: Any) -> Any:
-        made = own(make, first, options)
+    def probe(*given: Any) -> Any:
+        made = own(*given)
         if not isinstance(made.plan.spread, LearnedVariance):
             return made
         s = made.plan.s.clone()
@@ -45,7 +45,7 @@ def no_noise_at_the_end(patch: Patch) -> None:
 
 
 def what_is_left_over_is_not_looked_at(patch: Patch) -> None:
-    patch.setattr(probing, "LEFT", float("inf"))
+    patch.setattr(supply, "LEFT", float("inf"))
 
 
 def limits_are_for_the_whole_prediction(patch: Patch) -> None:
@@ -54,10 +54,11 @@ def limits_are_for_the_whole_prediction(patch: Patch) -> None:
     patch.setattr(schedulers, "probe", lambda *given: dataclasses.replace(own(*given), gains=None))
 
 
-def functions_on_an_object_are_lost(patch: Patch) -> None:
+def schedulers_are_made_anew(patch: Patch) -> None:
     """What was read was a scheduler made anew from the config of the one given."""
-    own = schedulers.lent
-    patch.setattr(schedulers, "lent", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
+    patch.setattr(schedulers, "check_functions", lambda scheduler: None)
+    own = schedulers.copied
+    patch.setattr(schedulers, "copied", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
 
 
 def differential_config(scheduler: Any) -> dict[str, Any]:
@@ -81,7 +82,7 @@ FOUND_BY_CASES: list[Callable[[Patch], None]] = [
     no_noise_at_the_end,
     what_is_left_over_is_not_looked_at,
     limits_are_for_the_whole_prediction,
-    functions_on_an_object_are_lost,
+    schedulers_are_made_anew,
     the_heavier_pass_has_the_condition,
 ]
 

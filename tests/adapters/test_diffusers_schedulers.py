@@ -15,8 +15,7 @@ from drawahead import Coupled, InputError, Picard, Sequential
 from drawahead.adapters import DrawaheadPipeline, from_diffusers
 from drawahead.diffusers.schedulers import probing as probing
 from drawahead.diffusers.schedulers import reading as schedulers
-from drawahead.diffusers.schedulers.probing import stepped
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64
+from drawahead.diffusers.schedulers.supply import Supplied, in_float64, stepped
 from drawahead.randomness import Purpose, Stream
 from drawahead.verification.statistics import same_law
 from tests.gaussian.reference import path_p_value

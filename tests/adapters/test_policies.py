@@ -390,11 +390,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "ddim": (lambda: mine(DDIM()).conditional_sample(ROWS, OBS), "no step of DDIMScheduler is random here.*DDPM"),
     "no policy": (lambda: da.adapters.policy(object()), "object is not a diffusion policy that drawahead can read"),
     "pi0": (
-        lambda: da.adapters.policy(tiny.Flow("sample_time")),
-        "Flow is a flow matching policy: .*none can be drawn ahead",
+        lambda: da.adapters.policy(tiny.Flow()),
+        "Flow is not a .*Flow matching policies .*none can be drawn ahead",
     ),
-    "flow": (lambda: da.adapters.policy(tiny.Flow("denoise_step")), "flow matching"),
-    "flow objective": (lambda: da.adapters.accelerate(tiny.FlowObjective()), "FlowObjective is a flow matching policy"),
+    "flow objective": (lambda: da.adapters.accelerate(tiny.FlowObjective()), "Flow matching policies have none"),
     "flow scheduler": (
         lambda: mine(diffusers.FlowMatchEulerDiscreteScheduler(tiny.STEPS)).conditional_sample(ROWS, OBS),
         "no step of FlowMatch.* is random here, .*for flow matching use .* stochastic_sampling=True",

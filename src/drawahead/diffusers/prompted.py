@@ -15,7 +15,7 @@ from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.networks import drops_out, remembering
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import in_place_of
-from drawahead.diffusers.schedulers.supply import has_functions
+from drawahead.diffusers.schedulers.supply import check_functions
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.report import Report
 from drawahead.sample import Result
@@ -125,11 +125,7 @@ class PromptedPipeline:
 def _check(pipe: Any, named: dict[str, Any]) -> None:
     if named.get("callback") is not None:
         raise InputError("callback= sees every step, and steps finish in bunches: give callback_on_step_end=")
-    if has_functions(pipe.scheduler):
-        raise InputError(
-            f"a function was put on the {type(pipe.scheduler).__name__} of this pipeline in place of its own, and "
-            "copies are read, which need not share it: make it a method of a class derived from that"
-        )
+    check_functions(pipe.scheduler)
     for name, part in pipe.components.items():
         if isinstance(part, torch.nn.Module) and (memory := remembering(part)):
             raise InputError(

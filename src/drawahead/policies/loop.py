@@ -27,8 +27,6 @@ from drawahead.validate import short, whole
 
 _INSIDE = ("diffusion", "objective", "policy")
 """Attributes under which policies keep what holds their loop."""
-_FLOW = ("sample_time", "denoise_step", "_euler_integrate")
-"""Methods of policies that integrate a velocity."""
 _NO_CONDITION = {"batch_size", "model", "condition_data", "condition_mask", "generator", "noise"}
 
 
@@ -43,25 +41,11 @@ def path_to_loop(policy: Any) -> tuple[str, ...]:
                 return (name, *path_to_loop(inside))
             except InputError:
                 continue
-    name = type(policy).__name__
-    if _follows_a_flow(policy):
-        raise InputError(
-            f"{name} is a flow matching policy: its actions follow an ODE from one draw of noise, and no later step is "
-            "random, so none can be drawn ahead; drawahead is for diffusion policies with a DDPM scheduler"
-        )
     raise InputError(
-        f"{name} is not a diffusion policy that drawahead can read: it, or its .diffusion or .objective, must have "
-        "conditional_sample() and a noise_scheduler"
+        f"{type(policy).__name__} is not a diffusion policy that drawahead can read: it, or its .diffusion or "
+        ".objective, must have conditional_sample() and a noise_scheduler. Flow matching policies have none: their "
+        "actions follow an ODE from one draw of noise, so no later step is random and none can be drawn ahead"
     )
-
-
-def _follows_a_flow(policy: Any) -> bool:
-    """Whether it integrates a velocity, as pi0, SmolVLA and GR00T do: such policies have no scheduler, but draw the
-    times to train at themselves, or take steps of an ODE."""
-    parts = [policy, *(getattr(policy, name, None) for name in _INSIDE)]
-    if isinstance(policy, nn.Module):
-        parts += policy.modules()
-    return any(callable(getattr(part, name, None)) for part in parts for name in _FLOW)
 
 
 @final

@@ -22,7 +22,7 @@ from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.diffusers.schedulers.stochastic import advice
-from drawahead.diffusers.schedulers.supply import lent
+from drawahead.diffusers.schedulers.supply import copied
 from drawahead.errors import InputError
 from drawahead.schedules import Given
 
@@ -30,8 +30,7 @@ from drawahead.schedules import Given
 def read(watch: LoopWatch, declared: Sequence[str], recipes: Recipes) -> tuple[GaussianChain, Loop]:
     """The chain that a loop is, or an InputError that says what stands against it."""
     try:
-        with lent(watch.plain_scheduler) as scheduler:
-            recipe = recipes.prepared(scheduler, watch.options, watch.first).between(0, watch.number)
+        recipe = recipes.prepared(copied(watch.plain_scheduler), watch.options, watch.first).between(0, watch.number)
     except InputError as error:
         raise InputError(f"{error}. For {watch.kind}, {advice(watch.plain_scheduler)}") from error
     faults: list[str] = []

@@ -27,7 +27,7 @@ from drawahead.diffusers.loops.recording import Recorder, paused
 from drawahead.diffusers.loops.tape import Split, Tape, common, split
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import advice
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64, lent
+from drawahead.diffusers.schedulers.supply import Supplied, copied, in_float64
 from drawahead.errors import DrawaheadError, InputError
 
 _NO_OPTIONS = ("generator", "return_dict", "old_pred_original_sample", "timestep_back")
@@ -179,8 +179,7 @@ class LoopWatch:
                 except Exception as error:  # any: of the scheduler, or of an operation that cannot be done for many
                     if self.drawing:
                         raise
-                    with lent(self.plain_scheduler) as plain:
-                        Recipes().prepared(plain, options, self.first)  # which may say more
+                    Recipes().prepared(copied(self.plain_scheduler), options, self.first)  # which may say more
                     raise InputError(
                         f"the loop of {self.kind} cannot be sampled ahead: {type(error).__name__}: "
                         f"{str(error).strip().partition(chr(10))[0]}"

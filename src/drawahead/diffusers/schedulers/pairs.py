@@ -13,82 +13,48 @@ import torch
 from torch import Tensor
 
 from drawahead.diffusers.denoiser import Denoiser
-from drawahead.diffusers.schedulers.probing import ENTRIES, LARGE, Options, least_squares
 from drawahead.diffusers.schedulers.recipe import Conversion, Recipe
-from drawahead.diffusers.schedulers.supply import Supplied, again, in_float64, levels_of
+from drawahead.diffusers.schedulers.supply import LARGE, Options, least_squares, levels_of, tried
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
-
-_REMEDY = (
-    "for DPMSolverSDEScheduler's steps take da.adapters.from_k_diffusion with da.science.DPMPPSDE(sigmas), which draws "
-    "both parts of its Brownian path"
-)
 
 
 def paired(ready: Any, options: Options, first: int) -> tuple[Recipe, Tensor]:
     """Steps from call number `first` on, and the tables of `PairedDenoiser`. The scheduler is left as it is."""
-    make, kind, time = again(ready), type(ready).__name__, ready.timesteps[first:]
+    kind, time = type(ready).__name__, ready.timesteps[first:]
     try:
-        signal, noise = levels_of(in_float64(make()), time[::2])
-        columns, after, scale = _run(in_float64(make()), first, options)
+        signal, noise = levels_of(ready, time[::2])
+        trials = tried(ready, first, options, LARGE)
     except InputError:
         raise
     except Exception as error:  # any: it is the scheduler's
         raise InputError(f"{kind} cannot be stepped through its timesteps: {error}") from error
-    table, fits = least_squares(columns, after)
+    second = (torch.arange(len(time)) % 2 == 1).view(-1, 1, 1, 1, 1)
+    of_first = [torch.where(second, part.roll(1, 0), 0.0) for part in (trials.x, trials.output)]
+    table, fits = least_squares([trials.x, trials.output, *of_first, *trials.noises], trials.after)
     if not bool(fits.all()):
         raise InputError(
             f"{kind} cannot be followed exactly: step {int((~fits).nonzero()[0]) // 2} is not two calls of the network "
             "that are linear in the state, the outputs and, the second alone, noise"
         )
-    calls = torch.cat([table, scale[None], time.double()[None]])
+    calls = torch.stack([*table[:4], table[4:].norm(dim=0), trials.scale, time.double()])
+    if bool(calls[4, :-1:2].any()):
+        raise InputError(
+            f"{kind} draws noise between the two calls of a step: for DPMSolverSDEScheduler's steps take "
+            "da.adapters.from_k_diffusion with da.science.DPMPPSDE(sigmas), which draws both parts of its Brownian path"
+        )
     if calls.shape[1] % 2:  # a last step of one call asks nothing new in its second
         p, q, _, _, *rest = calls[:, -1].tolist()
         alone = torch.tensor([[1.0, 0, 0, 0, *rest], [0, 0, p, q, *rest]], dtype=torch.float64)
         calls = torch.cat([calls[:, :-1], alone.T], dim=1)
-    (p, q, *_, scale, _), (y, w, u, v, s, second, late) = calls[:, ::2], calls[:, 1::2]
-    s = s.abs()
+    (p, q, *_, scale, _), (y, w, u, v, s, again, late) = calls[:, ::2], calls[:, 1::2]
     a = (noise[1:] ** 2 - s**2).clamp(min=0).sqrt() / noise[:-1]
     b = signal[1:] - a * signal[:-1]
     b = torch.where(b.abs() > 1e-6, b, 1.0)  # levels steer drafts alone: any B is exact
     answer = [(u + y * p - a) / b, (v + y * q) / b, w / b]
     plan = Plan(a, b, s, signal, noise, time[::2], float(getattr(ready, "init_noise_sigma", 1.0)))
     conversion = Conversion(scale, torch.zeros_like(s), torch.ones_like(s))
-    return Recipe(plan, conversion), torch.stack([scale, p, q, second, late, *answer])
-
-
-def _run(scheduler: Any, first: int, options: Options) -> tuple[list[Tensor], Tensor, Tensor]:
-    """What goes into calls, what comes out, and how their states are scaled: those of the network, state and output,
-    and for a second call those of the first; and noise."""
-    generator, kind, steps = torch.Generator().manual_seed(1), type(scheduler).__name__, len(scheduler.timesteps)
-    size = torch.tensor([1.0, LARGE] * 2, dtype=torch.float64).view(-1, 1, 1, 1)
-    none = torch.zeros(ENTRIES, dtype=torch.float64)
-
-    def drawn() -> Tensor:
-        return size * torch.randn(ENTRIES, dtype=torch.float64, generator=generator)
-
-    def supply(shape: tuple[int, ...]) -> Tensor:
-        with torch._C.DisableTorchFunction():
-            noises.append(drawn())
-        return noises[-1]
-
-    calls, scales, before = list[tuple[Tensor, ...]](), list[float](), (none, none)
-    for k in range(first, steps):
-        x, output, t = drawn(), drawn(), scheduler.timesteps[k]
-        noises: list[Tensor] = []
-        with Supplied(supply):
-            shown = scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x
-            after = scheduler.step(output.clone(), t, x.clone(), **options)[0]
-        second = (k - first) % 2 == 1
-        if noises and not second and k + 1 < steps:
-            raise InputError(f"{kind} draws noise between the two calls of a step: {_REMEDY}")
-        if len(noises) > 1:
-            raise InputError(f"{kind} draws noise more than once in a step: {_REMEDY}")
-        calls.append((x, output, *before, *(noises or [none]), after))
-        scales.append(float((shown / x).mean()))
-        before = (none, none) if second else (x, output)
-    *columns, out = (torch.stack(part) for part in zip(*calls, strict=True))
-    return columns, out, torch.tensor(scales, dtype=torch.float64)
+    return Recipe(plan, conversion), torch.stack([scale, p, q, again, late, *answer])
 
 
 @final

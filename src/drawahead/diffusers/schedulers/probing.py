@@ -12,10 +12,7 @@ thresholded, which are one more column of numbers; and noise whose size is read 
 
 from __future__ import annotations
 
-import inspect
-import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,44 +20,25 @@ from torch import Tensor
 
 from drawahead.diffusers.networks import learns_variance
 from drawahead.diffusers.schedulers.recipe import Clip, Conversion, Limit, Recipe, check_signal
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64, levels_of, scales_of
+from drawahead.diffusers.schedulers.supply import LARGE, LEFT, Options, Trials, least_squares, levels_of, tried
 from drawahead.errors import InputError
 from drawahead.schedules import LearnedRange, LearnedVariance, Plan, Spread, Threshold
 
-ENTRIES = (4, 1, 4, 4)  # of a trial, in rows of small numbers and of large ones, by turns
-LARGE = 37.0  # the size of these
-LEFT = 1e-8  # of a step, that need not be explained
-_SAME = 1e-10  # of a column, that the ones before it do not hold
 _NO_NOISE = 1e-9  # of a step: what some add so that no logarithm is that of zero
 _HEADROOM = 0.5  # how far below its range, in ranges, a learned log variance may lie before a step is drawn by itself
 _ROOM = 0.5  # a learned variance is expected above this share of the posterior's, in standard deviations
 
-Options = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class _Trials:
-    """What went into N steps, and what came out: float64 of shape (N, *ENTRIES)."""
-
-    x: Tensor
-    output: Tensor  # with twice the channels, where a variance is read from it
-    noises: list[Tensor]
-    after: Tensor
-    data: Tensor | None  # what the scheduler says it takes for a prediction of the data
-
-
-def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
-    """The steps, from number `first` on, of schedulers as `make` makes them, ready to step."""
-    ready = in_float64(make())
+def probe(ready: Any, options: Options, first: int = 0) -> Recipe:
+    """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
     kind, time = type(ready).__name__, ready.timesteps[first:]
     limit = _limit(ready.config)
     try:
         signal, noise = levels_of(ready, time)
         if getattr(ready.config, "prediction_type", None) == "epsilon":
             check_signal("epsilon", signal[:-1])
-        start = float(getattr(make(), "init_noise_sigma", 1.0))
-        scale = scales_of(make(), range(first, first + len(time)))
-        trials = _run(in_float64(make()), first, options, LARGE * max(1.0, getattr(limit, "most", 1.0)))
+        start = float(getattr(ready, "init_noise_sigma", 1.0))
+        trials = tried(ready, first, options, LARGE * max(1.0, getattr(limit, "most", 1.0)))
     except InputError:
         raise
     except Exception as error:  # any: it is the scheduler's
@@ -68,7 +46,7 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
     spread = _spread(trials) if learns_variance(ready) else None
     if spread is not None:
         trials = _sized(trials, spread)
-    conversion = _conversion(ready, trials, (signal, noise), scale)
+    conversion = _conversion(ready, trials, signal[:-1], noise[:-1])
     table, fits = _solved(trials, conversion, None)
     if limit is not None and not bool(fits.all()):
         table, fits = _solved(trials, conversion, limit)
@@ -93,7 +71,7 @@ def probe(make: Callable[[], Any], first: int, options: Options) -> Recipe:
     return Recipe(replace(plan, b=size), conversion, limit, (b / size, limited / size))
 
 
-def _solved(trials: _Trials, conversion: Conversion, limit: Limit | None) -> tuple[Tensor, Tensor]:
+def _solved(trials: Trials, conversion: Conversion, limit: Limit | None) -> tuple[Tensor, Tensor]:
     """The coefficients (4 or more, N) of the state; of the prediction, as it came and limited; of the one before; and
     of noise. And whether they are all there is to a step (N,)."""
     skip, out = (part.view(-1, 1, 1, 1, 1) for part in (conversion.skip, conversion.out))
@@ -105,39 +83,7 @@ def _solved(trials: _Trials, conversion: Conversion, limit: Limit | None) -> tup
     return table, fits & ~both if limit is not None else fits
 
 
-def least_squares(columns: list[Tensor], goal: Tensor) -> tuple[Tensor, Tensor]:
-    """The coefficients (len(columns), N) of tensors (N, rows, ...), and whether they leave nothing over, in any row
-    (N,). By Gram and Schmidt: what LAPACK answers changes in the last digit from call to call."""
-    rows = goal.flatten(2).norm(dim=2)[..., None].clamp(min=1e-300)
-    goal = (goal.flatten(2) / rows).flatten(1)
-    table = [(column.flatten(2) / rows).flatten(1) for column in columns]
-    width = torch.stack([column.norm(dim=1) for column in table]).clamp(min=1e-300)
-    table = [column / size[:, None] for column, size in zip(table, width, strict=True)]
-    basis = list[Tensor]()
-    r = torch.zeros(len(table), len(table), len(goal), dtype=torch.float64)
-    for j, column in enumerate(table):
-        for i, direction in enumerate(basis):
-            r[i, j] = (direction * column).sum(1)
-            column = column - r[i, j, :, None] * direction
-        r[j, j] = column.norm(dim=1)
-        basis.append(torch.where(r[j, j] > _SAME, 1 / r[j, j], 0.0)[:, None] * column)
-    share, left = torch.zeros_like(width), goal
-    for _ in range(2):  # once more, for what rounding has left
-        part = torch.zeros_like(width)
-        along = list[Tensor]()
-        for direction in basis:
-            along.append((direction * left).sum(1))
-            left = left - along[-1][:, None] * direction
-        for i in reversed(range(len(basis))):
-            part[i] = torch.where(r[i, i] > _SAME, (along[i] - (r[i, i + 1 :] * part[i + 1 :]).sum(0)) / r[i, i], 0.0)
-        share = share + part
-        left = goal - sum(size[:, None] * column for size, column in zip(share, table, strict=True))
-    fits = (left.view(*rows.shape[:2], -1).norm(dim=2) <= LEFT).all(1)
-    # A part of a step that is nothing but rounding is none.
-    return torch.where(share.abs() > 1e-12 * share.abs().amax(0), share, 0.0) / width, fits
-
-
-def _spread(trials: _Trials) -> Spread:
+def _spread(trials: Trials) -> Spread:
     """How the size of noise is read from the network's output: seen in the third row, which holds nothing else."""
     noise = sum(trials.noises, torch.zeros_like(trials.x))
     after, noise, read = trials.after[:, 2:3], noise[:, 2:3], trials.output[:, 2:3, 1:]
@@ -149,7 +95,7 @@ def _spread(trials: _Trials) -> Spread:
     return LearnedRange(middle - slope, middle + slope)
 
 
-def _sized(trials: _Trials, spread: Spread) -> _Trials:
+def _sized(trials: Trials, spread: Spread) -> Trials:
     """With noise of the size that is read from the output, and the output without that."""
     output, read = trials.output.tensor_split(2, dim=2)
     size = spread.scale(spread.read(read.flatten(1)), torch.arange(len(read))).view_as(read)
@@ -167,78 +113,6 @@ def _floor(plan: Plan, spread: Spread) -> Tensor:
     return _ROOM * torch.where(posterior > _NO_NOISE, posterior, beta).sqrt()
 
 
-def stepped(scheduler: Any, output: Tensor, k: int, x: Tensor, old: Tensor | None, options: Options) -> Any:
-    """One call of `step`, as pipelines make it."""
-    time = scheduler.timesteps
-    if "old_pred_original_sample" in inspect.signature(scheduler.step).parameters:
-        return scheduler.step(output, old, time[k], time[k - 1] if old is not None else None, x, **options)
-    return scheduler.step(output, time[k], x, **options)
-
-
-def _run(scheduler: Any, first: int, options: Options, large: float) -> _Trials:
-    generator, learned = torch.Generator(), learns_variance(scheduler)
-    kind, steps = type(scheduler).__name__, len(scheduler.timesteps)
-    size = torch.tensor([1.0, large] * 2, dtype=torch.float64).view(-1, 1, 1, 1)
-
-    def drawn() -> Tensor:
-        return size * torch.randn(ENTRIES, dtype=torch.float64, generator=generator)
-
-    def supply(shape: tuple[int, ...]) -> Tensor:
-        if shape != ENTRIES:
-            raise InputError(f"{kind} draws noise of another shape than the state's")
-        with torch._C.DisableTorchFunction():
-            noises.append(drawn())
-        return noises[-1]
-
-    told, noised, old = list[tuple[Any, ...]](), list[list[Tensor]](), None
-    for k in range(first, steps):
-        generator.manual_seed(k)  # so that a step is the same, wherever the first one is
-        x, output = drawn(), drawn()
-        if learned:
-            x[2], output[2] = 0.0, 0.0
-            output = torch.cat([output, torch.rand(ENTRIES, dtype=torch.float64, generator=generator)], dim=1)
-        noises: list[Tensor] = []
-        with Supplied(supply):
-            if hasattr(scheduler, "scale_model_input"):
-                scheduler.scale_model_input(x, scheduler.timesteps[k])
-            answer = stepped(scheduler, output.clone(), k, x.clone(), old, options)
-        data = old = _data(scheduler, answer)
-        if not isinstance(answer[0], Tensor) or answer[0].shape != ENTRIES or not answer[0].is_floating_point():
-            raise InputError(f"a step of {kind} does not lead from a state to a state")
-        if not bool(answer[0].isfinite().all()):
-            raise InputError(
-                f"{kind} itself answers what is not finite at step {k} of {steps}, as where a timestep comes twice: "
-                f"use another number of steps or another timestep_spacing{_said(scheduler, options)}"
-            )
-        told.append((x, output, answer[0], data))
-        noised.append(noises)
-    x, output, after, data = zip(*told, strict=True)
-    none = torch.zeros(ENTRIES, dtype=torch.float64)
-    return _Trials(
-        torch.stack(x),
-        torch.stack(output),
-        [torch.stack(each) for each in itertools.zip_longest(*noised, fillvalue=none)],
-        torch.stack(after),
-        None if any(each is None for each in data) else torch.stack(data),
-    )
-
-
-def _said(scheduler: Any, options: Options) -> str:
-    """Other settings that may be why."""
-    variance = getattr(scheduler.config, "variance_type", None)
-    settings = ({} if variance is None else {"variance_type": variance}) | dict(options)
-    return "".join(f", or another {name} than {value!r}" for name, value in settings.items())
-
-
-def _data(scheduler: Any, answer: Any) -> Tensor | None:
-    """What a step has taken for a prediction of the data, where it tells, or at least what it will look back at."""
-    outputs = getattr(scheduler, "model_outputs", None)
-    prediction = outputs[-1] if outputs else getattr(answer, "pred_original_sample", None)
-    if prediction is None and isinstance(answer, tuple) and len(answer) > 1:
-        prediction = answer[1]
-    return prediction if isinstance(prediction, Tensor) and prediction.shape == ENTRIES else None
-
-
 def _limit(config: Any) -> Limit | None:
     """What the config says is done to predictions."""
     if getattr(config, "thresholding", False):
@@ -248,13 +122,12 @@ def _limit(config: Any) -> Limit | None:
     return None
 
 
-def _conversion(scheduler: Any, trials: _Trials, levels: tuple[Tensor, Tensor], scale: Tensor) -> Conversion:
+def _conversion(scheduler: Any, trials: Trials, signal: Tensor, noise: Tensor) -> Conversion:
     """What the scheduler itself takes for the data where it tells it, and else what its config says."""
     if trials.data is not None:
         (skip, out), fits = least_squares([trials.x, trials.output], trials.data)
         if bool((fits & (out != 0)).all()):
-            return Conversion(scale, skip, out)
-    signal, noise = levels[0][:-1], levels[1][:-1]
+            return Conversion(trials.scale, skip, out)
     kind = getattr(scheduler.config, "prediction_type", None)
     kind = {"original_sample": "sample", None: "flow_prediction"}.get(kind, kind)
     if kind not in ("epsilon", "sample", "v_prediction", "flow_prediction"):
@@ -262,8 +135,8 @@ def _conversion(scheduler: Any, trials: _Trials, levels: tuple[Tensor, Tensor], 
     check_signal(kind, signal)
     made = Conversion.of(kind, signal, noise)
     if not bool(made.out.all()):  # without noise the state is the data, whatever the network says: take what it says
-        made = Conversion(scale, torch.zeros_like(signal), torch.ones_like(signal))
-    return Conversion(scale, made.skip, made.out)
+        return Conversion(trials.scale, torch.zeros_like(signal), torch.ones_like(signal))
+    return Conversion(trials.scale, made.skip, made.out)
 
 
 def _complaint(scheduler: Any, k: int) -> str:

@@ -12,13 +12,11 @@ import torch
 
 from drawahead.diffusers.schedulers.probing import probe
 from drawahead.diffusers.schedulers.recipe import Recipe
-from drawahead.diffusers.schedulers.supply import again, lent
+from drawahead.diffusers.schedulers.supply import Options, check_functions, copied
 from drawahead.errors import InputError
 from drawahead.validate import short, whole
 
 _MOST = 8  # recipes that are held
-
-Options = Mapping[str, Any]
 
 
 @final
@@ -39,12 +37,13 @@ class Recipes:
             raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
         if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
             raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {short(scheduler)}")
-        with lent(scheduler) as ready:
-            steps = _set_timesteps(ready, steps)
-            taken = int(steps * strength)
-            if not taken:
-                raise InputError(f"strength={strength} leaves no step of {steps}; give more")
-            return (read or self.prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
+        check_functions(scheduler)
+        ready = copied(scheduler)
+        steps = _set_timesteps(ready, steps)
+        taken = int(steps * strength)
+        if not taken:
+            raise InputError(f"strength={strength} leaves no step of {steps}; give more")
+        return (read or self.prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
 
     def prepared(self, ready: Any, options: Options, first: int = 0) -> Recipe:
         """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
@@ -61,15 +60,7 @@ class Recipes:
 def _read(ready: Any, options: Options, first: int) -> Recipe:
     _check_options(ready, options)
     _check_timesteps(ready)
-    same = again(ready)
-
-    def make() -> Any:
-        fresh = same()
-        if first and hasattr(fresh, "set_begin_index"):
-            fresh.set_begin_index(first)
-        return fresh
-
-    return probe(make, first, options)
+    return probe(ready, options, first)
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:
