@@ -127,7 +127,7 @@ def test_log_probabilities_of_any_chain() -> None:
 
 def test_what_cannot_be(esm: tuple[Any, Any]) -> None:
     lm = ProteinLM(*esm)
-    for sequences in ("MKB_", "mk_", ["MK_", 3], "MK-_"):
+    for sequences in ("MKB_", "mk_", ["MK_", "x"], "MK-_"):
         with pytest.raises(InputError, match=r"sequences\[\d\] must be of the letters"):
             lm.chain(sequences)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="mask token"):

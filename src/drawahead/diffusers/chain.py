@@ -18,7 +18,7 @@ from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 from drawahead.schedules import Given
-from drawahead.validate import as_device, floating, instance, number
+from drawahead.validate import as_device, floating, number
 
 
 def from_diffusers(
@@ -71,7 +71,6 @@ def from_diffusers(
     Settings that cannot be reproduced exactly raise an InputError that names them.
     """
     network, scheduler = parts_of(model, scheduler)
-    _check_kinds(condition, unconditional, step_options, channels, image)
     weight = first_weight(network)
     dtype = (torch.float32 if weight is None else weight.dtype) if dtype is None else floating("dtype", dtype)
     device = as_device("device", ("cpu" if weight is None else weight.device) if device is None else device)
@@ -116,16 +115,6 @@ def step_settings(eta: float | None, use_clipped_model_output: bool) -> dict[str
     """Arguments of a scheduler's `step`."""
     settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta, least=0)}
     return settings | ({"use_clipped_model_output": True} if use_clipped_model_output else {})
-
-
-def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:
-    mappings = {"condition": condition, "unconditional": unconditional, "step_options": step_options}
-    for name, given in mappings.items():
-        if given is not None:
-            instance(name, given, Mapping, "a mapping of names to values")
-    for name, given in zip(("channels", "image"), tensors, strict=True):
-        if given is not None:
-            instance(name, given, Tensor, "a tensor (an array becomes one with torch.from_numpy)")
 
 
 def _told(

@@ -20,7 +20,6 @@ from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.masked_lm import MaskedLM
-from drawahead.language.shared import check_tokenizer
 from drawahead.oracles.evidence import Order
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.sample import Result
@@ -48,12 +47,11 @@ class ProteinLM:
         top_p: float | None = None,
         omit: str = "",
     ) -> None:
-        check_tokenizer(tokenizer)
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         missing = [letter for letter in AMINO_ACIDS if letter not in vocabulary]
         if missing:
             raise InputError(f"the tokenizer has no token for {', '.join(missing)}: it is not one of proteins")
-        if not isinstance(omit, str) or any(letter not in AMINO_ACIDS for letter in omit):
+        if any(letter not in AMINO_ACIDS for letter in omit):
             raise InputError(f"omit must be of the letters {AMINO_ACIDS}, not {short(omit)}")
         special = set(tokenizer.all_special_tokens)
         forbid = [token for token in vocabulary if (token not in AMINO_ACIDS or token in omit) and token not in special]
@@ -88,7 +86,7 @@ class ProteinLM:
         return log_probabilities(chain, result)
 
     def _ids(self, i: int, sequence: Any) -> Tensor:
-        if not isinstance(sequence, str) or any(letter not in self._token and letter != _BLANK for letter in sequence):
+        if any(letter not in self._token and letter != _BLANK for letter in sequence):
             raise InputError(f"sequences[{i}] must be of the letters {AMINO_ACIDS} and {_BLANK}, not {short(sequence)}")
         tokens = [self.lm.mask if letter == _BLANK else self._token[letter] for letter in sequence]
         return torch.tensor([*self._before, *tokens, *self._after], dtype=torch.int64)

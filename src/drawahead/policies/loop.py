@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from drawahead.diffusers.networks import first_weight
 from drawahead.diffusers.schedulers.reading import contents
 from drawahead.errors import InputError
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 
 _INSIDE = ("diffusion", "objective", "policy")
 """Attributes under which policies keep what holds their loop."""
@@ -78,9 +78,7 @@ class ActionChunks:
     def check(self) -> None:
         """Refuse what no action should be drawn for."""
         for name, table in self.condition.items():
-            if not isinstance(table, Tensor) or not table.dim():
-                raise InputError(f"{name} must be a tensor with a row for each observation, not {short(table)}")
-            if table.dim() == 1:
+            if table.dim() < 2:
                 raise InputError(
                     f"{name} must have a row for each observation, not shape {tuple(table.shape)}: give {name}[None] "
                     "for a single observation"
@@ -99,11 +97,7 @@ class ActionChunks:
 
 def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> ActionChunks:
     """What a call of `owner.conditional_sample` with these arguments wants."""
-    try:
-        bound = signature.bind(*arguments, **named)
-    except TypeError as error:
-        raise InputError(f"conditional_sample{signature}: {error}") from None
-    values = dict(bound.arguments)
+    values = dict(signature.bind(*arguments, **named).arguments)
     more = [values.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
     options: Mapping[str, Any] = more[0] if more else {}
     network = values["model"] if "model" in values else getattr(owner, "unet", getattr(owner, "model", None))
@@ -134,9 +128,9 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
 def _known(values: Mapping[str, Any]) -> tuple[Tensor | None, int, tuple[int, int], Tensor]:
     """Entries that are overwritten by their values, from data and a mask (number, horizon, entries)."""
     data, mask = values["condition_data"], values["condition_mask"]
-    if not isinstance(data, Tensor) or data.dim() != 3 or not len(data):
+    if data.dim() != 3 or not len(data):
         raise InputError("condition_data must be a tensor (observations, horizon, entries of an action)")
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != data.shape:
+    if mask.dtype != torch.bool or mask.shape != data.shape:
         raise InputError(f"condition_mask must be a mask of the shape of condition_data, {tuple(data.shape)}")
     number, horizon, entries = data.shape
     if not bool(mask.any()):

@@ -23,7 +23,7 @@ from drawahead.runner import Runner
 from drawahead.samplers import Coupled, Sampler, Sequential
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.window import WindowSampler
-from drawahead.validate import instance, number
+from drawahead.validate import number
 
 __all__ = ["Accelerated", "accelerate", "policy"]
 
@@ -106,8 +106,6 @@ class Accelerated:
         if isinstance(vars(owner).get(_LOOP), Accelerated):
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
         sampler = as_sampler(sampler)
-        instance("compile", compile, bool, "True or False")
-        instance("graphs", graphs, bool | None, "True, False or None")
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)

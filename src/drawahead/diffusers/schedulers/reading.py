@@ -14,7 +14,7 @@ from drawahead.diffusers.schedulers.probing import probe
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.diffusers.schedulers.supply import Options, check_functions, copied
 from drawahead.errors import InputError
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 
 _MOST = 8  # recipes that are held
 
@@ -35,8 +35,6 @@ class Recipes:
         """
         if isinstance(scheduler, type):
             raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
-        if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
-            raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {short(scheduler)}")
         check_functions(scheduler)
         ready = copied(scheduler)
         steps = _set_timesteps(ready, steps)
