@@ -16,7 +16,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
 from drawahead.diffusers.loops.body import TapeRun
-from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.calls import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream

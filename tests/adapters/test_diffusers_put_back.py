@@ -12,7 +12,7 @@ import torch
 from drawahead.diffusers import batch as batch
 from drawahead.diffusers.denoiser import Guidance
 from drawahead.diffusers.loops import reading
-from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.calls import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.loops.rows import Batched
 from drawahead.diffusers.schedulers import probing, supply

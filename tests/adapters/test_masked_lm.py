@@ -50,7 +50,7 @@ from transformers import (
 import drawahead as da
 from drawahead import HIDDEN, Block, CountingOracle, Coupled, InputError, SamplingError, Sequential, TokenChain
 from drawahead.adapters import MaskedLM
-from drawahead.language.token_law import TokenLaw
+from drawahead.language.shared import TokenLaw
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.adapters.words import SPECIAL, word_tokenizer

@@ -15,7 +15,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, SamplingError, Sequential
 from drawahead.adapters import from_diffusers
-from drawahead.policies.timing import Calls, Deadline
+from drawahead.policies.timing import Deadline, Latency
 from drawahead.randomness import Purpose, Stream, seed_from
 from drawahead.rounds.captured import CapturedBatch
 from drawahead.verification.statistics import same_law
@@ -354,10 +354,7 @@ def test_haste_in_packed_and_captured_rounds_and_on_tokens() -> None:
 
 
 def test_percentiles_and_the_end_of_a_deadline() -> None:
-    calls = Calls()
-    for i in range(1, 101):
-        calls.add(i / 1e3, late=i > 98)
-    latency = calls.latency
+    latency = Latency.of([(i / 1e3, i > 98) for i in range(1, 101)])
     assert (latency.calls, latency.late) == (100, 2) and abs(latency.p50 - 50.5) < 1e-6 < latency.p95 < latency.p99
     assert "over 100 calls, of which 2 were finished by drafts" in str(latency)
     now = time.perf_counter()

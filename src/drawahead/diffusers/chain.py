@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.diffusers.arguments import Rows, Told, of_passes
-from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
+from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance, Rows, Told, of_passes
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
 from drawahead.diffusers.schedulers.pairs import PairedDenoiser, paired
 from drawahead.diffusers.schedulers.reading import Recipes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from drawahead.diffusers.arguments import Told
+from drawahead.diffusers.denoiser import Told
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 

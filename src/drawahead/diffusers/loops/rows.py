@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from drawahead.diffusers.loops.body import TapeRun
-from drawahead.diffusers.loops.calls import Arguments, Asking
+from drawahead.diffusers.loops.calls import Arguments, Asking, ByStep
 from drawahead.diffusers.loops.comparing import close, rounding
-from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.tape import Ref
 from drawahead.errors import InputError
 
