@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance, Rows, Told, of_passes
@@ -125,14 +126,14 @@ def _told(
 ) -> tuple[Told, Rows, Guidance]:
     """The form of what the network is told, its rows, and how its passes become one."""
     scale, rescale = number("guidance_scale", scale), number("guidance_rescale", rescale, least=0)
-    here = _on(condition, device)
+    here = pytree.tree_map_only(Tensor, lambda table: table.to(device), condition)
     if unconditional is None:
         if scale != 1 or rescale:
             raise InputError(
                 "guidance needs a branch without the condition: give unconditional=, by the names of condition"
             )
         return *Told.apart(here), Guidance()
-    without = _on(dict(unconditional), device)
+    without = pytree.tree_map_only(Tensor, lambda table: table.to(device), dict(unconditional))
     if "class_labels" in without:
         without["class_labels"] = as_labels(without["class_labels"]).to(device)
     form, rows = Told.apart(here)
@@ -144,14 +145,6 @@ def _told(
         )
     both = {one: table[name] for name in rows for one, table in zip(of_passes(name, 2), (others, rows), strict=True)}
     return Told(form.form, 2), both, Guidance.scaled(scale, rescale)
-
-
-def _on(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return {key: _on(entry, device) for key, entry in value.items()}
-    return type(value)([_on(entry, device) for entry in value]) if isinstance(value, list | tuple) else value
 
 
 def _check_rows(rows: Rows) -> None:

@@ -6,12 +6,12 @@ A condition of a chain is a flat dictionary of tensors. Networks are told dictio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
@@ -36,37 +36,28 @@ class Told:
     passes: int = 1
 
     @staticmethod
-    def apart(arguments: Mapping[str, Any]) -> tuple[Told, Rows]:
+    def apart(arguments: dict[str, Any]) -> tuple[Told, Rows]:
         """The form of what a network is told, and its tensors, which have rows, by name."""
         rows: Rows = {}
 
-        def visit(name: str, value: Any) -> Any:
-            if isinstance(value, Tensor) and value.dim():
-                if name in rows:
-                    raise InputError(f"condition has two entries that are called {name!r}: rename one of them")
-                rows[name] = value
-                return _Leaf(name)
-            if isinstance(value, Mapping):
-                return {key: visit(f"{name}__{key}" if name else str(key), entry) for key, entry in value.items()}
-            if isinstance(value, list | tuple):
-                return type(value)([visit(f"{name}__{i}", entry) for i, entry in enumerate(value)])
-            return value
+        def named(path: Any, value: Any) -> Any:
+            if not isinstance(value, Tensor) or not value.dim():
+                return value
+            name = "__".join(str(key.idx if isinstance(key, pytree.SequenceKey) else key.key) for key in path)
+            if name in rows:
+                raise InputError(f"condition has two entries that are called {name!r}: rename one of them")
+            rows[name] = value
+            return _Leaf(name)
 
-        return Told(visit("", arguments)), rows
+        return Told(pytree.tree_map_with_path(named, arguments)), rows
 
     def together(self, rows: Rows) -> dict[str, Any]:
         """The arguments for states in a batch, all of the first pass, then all of the second."""
 
-        def build(value: Any) -> Any:
-            if isinstance(value, _Leaf):
-                return torch.cat([rows[name] for name in of_passes(value.name, self.passes)])
-            if isinstance(value, dict):
-                return {key: build(entry) for key, entry in value.items()}
-            if isinstance(value, list | tuple):
-                return type(value)([build(entry) for entry in value])
-            return value
+        def joined(leaf: _Leaf) -> Tensor:
+            return torch.cat([rows[name] for name in of_passes(leaf.name, self.passes)])
 
-        built: dict[str, Any] = build(self.form)
+        built: dict[str, Any] = pytree.tree_map_only(_Leaf, joined, self.form)
         return built
 
 

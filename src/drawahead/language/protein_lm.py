@@ -81,9 +81,20 @@ class ProteinLM:
         """Samples as sequences: letters with nothing between them."""
         return ["".join(self._letter.get(token, "") for token in row) for row in samples.tolist()]
 
-    def log_probs(self, chain: TokenChain, result: Result) -> Tensor:
-        """The log-probability (m,) of each sample, in the order it was drawn in: a query for each residue drawn."""
-        return log_probabilities(chain, result)
+    @staticmethod
+    @torch.no_grad()
+    def log_probs(chain: TokenChain, result: Result) -> Tensor:
+        """The log-probability (m,) of each sample, by the chain rule along the order it was drawn in: a query for each
+        residue drawn."""
+        paths = chain.start(result.report.seed, result.numbers, Tally())
+        found = []
+        for number, tokens, rank in zip(result.numbers, result.samples.to(paths.rank.device), paths.rank, strict=True):
+            steps = rank.argsort()[int((rank < 0).sum()) :]  # positions in the order they were drawn
+            prefix = torch.arange(len(steps), device=steps.device)
+            oracle = chain.oracle_of(number[None])
+            rows = oracle.chain_rows(tokens[None], rank[None], torch.zeros_like(prefix), prefix, steps)
+            found.append(rows.double().gather(1, tokens[steps, None]).sum().cpu())
+        return torch.stack(found)
 
     def _ids(self, i: int, sequence: Any) -> Tensor:
         if any(letter not in self._token and letter != _BLANK for letter in sequence):
@@ -109,17 +120,3 @@ def order_agnostic(
         return (logits.to(torch.float64) / temperature).log_softmax(-1)
 
     return FunctionOracle(rows, length, count)
-
-
-@torch.no_grad()
-def log_probabilities(chain: TokenChain, result: Result) -> Tensor:
-    """The log-probability (m,) of each sample of a chain, by the chain rule along the order it was drawn in."""
-    paths = chain.start(result.report.seed, result.numbers, Tally())
-    found = []
-    for number, tokens, rank in zip(result.numbers, result.samples.to(paths.rank.device), paths.rank, strict=True):
-        steps = rank.argsort()[int((rank < 0).sum()) :]  # positions in the order they were drawn
-        prefix = torch.arange(len(steps), device=steps.device)
-        oracle = chain.oracle_of(number[None])
-        rows = oracle.chain_rows(tokens[None], rank[None], torch.zeros_like(prefix), prefix, steps)
-        found.append(rows.double().gather(1, tokens[steps, None]).sum().cpu())
-    return torch.stack(found)
