@@ -83,7 +83,7 @@ class RowLayout:
 
     def states(self, rows: Tensor) -> Tensor:
         """Rows as a state for each image."""
-        own = rows.unflatten(0, (self.copies, self.images, self.frames))[0]
+        own: Tensor = rows.unflatten(0, (self.copies, self.images, self.frames))[0]
         return own if self.frames > 1 else own.select(1, 0)
 
 

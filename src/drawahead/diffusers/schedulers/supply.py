@@ -152,7 +152,7 @@ def tried(ready: Any, first: int, options: Options, large: float) -> Trials:
             time = scheduler.timesteps[k]
             shown = scheduler.scale_model_input(x.clone(), time) if hasattr(scheduler, "scale_model_input") else x
             answer = stepped(scheduler, output.clone(), k, x.clone(), old, options)
-        data = old = _data(scheduler, answer)
+        old = _data(scheduler, answer)
         if not isinstance(answer[0], Tensor) or answer[0].shape != ENTRIES or not answer[0].is_floating_point():
             raise InputError(f"a step of {kind} does not lead from a state to a state")
         if not bool(answer[0].isfinite().all()):
@@ -163,16 +163,16 @@ def tried(ready: Any, first: int, options: Options, large: float) -> Trials:
         scales.append(float((shown[0] / x[0]).flatten()[0]))
         if not torch.allclose(shown, scales[-1] * x, rtol=1e-9):
             raise InputError(f"scale_model_input of {kind} does not multiply the state by a number")
-        told.append((x, output, answer[0], data))
+        told.append((x, output, answer[0], old))
         noised.append(noises)
-    x, output, after, data = zip(*told, strict=True)
+    states, outputs, afters, data = zip(*told, strict=True)
     none = torch.zeros(ENTRIES, dtype=torch.float64)
     return Trials(
-        torch.stack(x),
+        torch.stack(states),
         torch.tensor(scales, dtype=torch.float64),
-        torch.stack(output),
+        torch.stack(outputs),
         [torch.stack(each) for each in itertools.zip_longest(*noised, fillvalue=none)],
-        torch.stack(after),
+        torch.stack(afters),
         None if any(each is None for each in data) else torch.stack(data),
     )
 
