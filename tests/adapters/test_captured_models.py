@@ -20,7 +20,7 @@ import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, SamplingError, Sequential, Stepwise, TokenChain
 from drawahead.adapters import MaskedLM, PermutationLM, from_diffusers
 from drawahead.chains.base import Chain
-from drawahead.language.token_law import TokenLaw
+from drawahead.language.shared import TokenLaw
 from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
 from drawahead.proteins.structures.files import made_up_backbone
 from drawahead.rounds.captured import CapturedBatch

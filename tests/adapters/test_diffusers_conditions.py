@@ -13,8 +13,7 @@ import drawahead as da
 from drawahead import Coupled, InputError, Sequential
 from drawahead.adapters import from_diffusers
 from drawahead.chains.base import Tally
-from drawahead.diffusers.arguments import Told
-from drawahead.diffusers.denoiser import Guidance
+from drawahead.diffusers.denoiser import Guidance, Told
 from drawahead.oracles.condition import of_samples
 
 diffusers = pytest.importorskip("diffusers")

@@ -15,7 +15,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential
-from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.body import TapeRun
+from drawahead.diffusers.loops.calls import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.schedulers.supply import Supplied, in_float64
 from drawahead.randomness import Purpose, Stream
@@ -252,6 +253,29 @@ def test_different_prompts_share_rounds() -> None:
     torch.testing.assert_close(two.images, torch.cat([one.images for one in alone]), rtol=1e-6, atol=1e-6)
     assert two.report.rounds == max(one.report.rounds for one in alone) < 25
     assert two.report.passes == 2 * two.report.queries
+
+
+@pytest.mark.parametrize("sampler", [Sequential(), Coupled(window=3)], ids=["one by one", "ahead"])
+def test_the_work_beside_the_networks_grows_with_the_images(sampler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not with their square: states of different images at the same step share a batch of the recorded loop."""
+    own, entries = TapeRun.__call__, 0
+
+    def run(tape: TapeRun, state: Tensor, k: Tensor, ask: Any) -> list[Tensor]:
+        nonlocal entries
+        entries += state.numel()
+        return own(tape, state, k, ask)
+
+    monkeypatch.setattr(TapeRun, "__call__", run)
+    drawing = da.adapters.DrawaheadPipeline.from_pipe(pipe("text"))
+
+    def each(images: int) -> float:
+        nonlocal entries
+        entries = 0
+        prompts = (PROMPTS * images)[:images]
+        drawing(prompts, num_inference_steps=STEPS, output_type="latent", sampler=sampler, generator=generator())
+        return entries / images
+
+    assert each(8) < 1.5 * each(2)
 
 
 def test_calls_with_other_prompts_use_what_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:

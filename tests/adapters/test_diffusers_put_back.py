@@ -12,9 +12,10 @@ import torch
 from drawahead.diffusers import batch as batch
 from drawahead.diffusers.denoiser import Guidance
 from drawahead.diffusers.loops import reading
-from drawahead.diffusers.loops.constants import ByStep
+from drawahead.diffusers.loops.calls import ByStep
 from drawahead.diffusers.loops.looped import Loop
 from drawahead.diffusers.loops.rows import Batched
+from drawahead.diffusers.schedulers import probing, supply
 from drawahead.diffusers.schedulers import reading as schedulers
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.schedules import LearnedVariance
@@ -30,30 +31,34 @@ Patch = pytest.MonkeyPatch
 
 def no_noise_at_the_end(patch: Patch) -> None:
     """The floor of a learned variance was a share of the fixed one, which is zero where the next state is the data."""
-    own = schedulers._ddpm
+    own = probing.probe
 
-    def ddpm(ready: Any) -> Any:
-        made = own(ready)
+    def probe(*given: Any) -> Any:
+        made = own(*given)
         if not isinstance(made.plan.spread, LearnedVariance):
             return made
         s = made.plan.s.clone()
         s[-1] = 0.0
         return dataclasses.replace(made, plan=dataclasses.replace(made.plan, s=s))
 
-    patch.setattr(schedulers, "_ddpm", ddpm)
-    schedulers_are_what_they_are_called(patch)  # else they are seen to have that noise
+    patch.setattr(schedulers, "probe", probe)
 
 
-def schedulers_are_what_they_are_called(patch: Patch) -> None:
-    """A class of a known name was read from its tables, whatever it did."""
-    patch.setattr(schedulers, "follows", lambda *given: True)
+def what_is_left_over_is_not_looked_at(patch: Patch) -> None:
+    patch.setattr(supply, "LEFT", float("inf"))
 
 
-def functions_on_an_object_are_lost(patch: Patch) -> None:
+def limits_are_for_the_whole_prediction(patch: Patch) -> None:
+    """Where a step uses the prediction as it came as well."""
+    own = probing.probe
+    patch.setattr(schedulers, "probe", lambda *given: dataclasses.replace(own(*given), gains=None))
+
+
+def schedulers_are_made_anew(patch: Patch) -> None:
     """What was read was a scheduler made anew from the config of the one given."""
-    patch.setattr(schedulers, "has_functions", lambda scheduler: False)
-    own = schedulers.lent
-    patch.setattr(schedulers, "lent", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
+    patch.setattr(schedulers, "check_functions", lambda scheduler: None)
+    own = schedulers.copied
+    patch.setattr(schedulers, "copied", lambda scheduler: own(type(scheduler)(**differential_config(scheduler))))
 
 
 def differential_config(scheduler: Any) -> dict[str, Any]:
@@ -75,8 +80,9 @@ def the_heavier_pass_has_the_condition(patch: Patch) -> None:
 
 FOUND_BY_CASES: list[Callable[[Patch], None]] = [
     no_noise_at_the_end,
-    schedulers_are_what_they_are_called,
-    functions_on_an_object_are_lost,
+    what_is_left_over_is_not_looked_at,
+    limits_are_for_the_whole_prediction,
+    schedulers_are_made_anew,
     the_heavier_pass_has_the_condition,
 ]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -75,19 +74,9 @@ def test_masked_models_are_not_taken_for_causal(make: Callable[[], Any]) -> None
 
 
 def test_language_models() -> None:
-    model = bert()
-    lm = adapters.MaskedLM(model, TOKENIZER)
-    chain = lm.chain("w1 [MASK] [MASK]")
+    lm = adapters.MaskedLM(bert(), TOKENIZER)
     for act, *words in (
-        (lambda: adapters.MaskedLM("bert-base-uncased", TOKENIZER), "AutoModelForMaskedLM", "'bert-base-uncased'"),  # type: ignore[arg-type]
-        (lambda: adapters.MaskedLM(model, "bert-base-uncased"), "tokenizer must be", "AutoTokenizer"),
-        (lambda: adapters.MaskedLM(model, None), "tokenizer must be", "AutoTokenizer"),
-        (lambda: adapters.ProteinLM(model, None), "tokenizer must be", "AutoTokenizer"),
-        (lambda: adapters.MaskedLM(model, TOKENIZER, forbid=3), "forbid must be a list"),  # type: ignore[arg-type]
-        (lambda: lm.chain(None), "prompts must be a text", "NoneType"),  # type: ignore[arg-type]
-        (lambda: lm.chain(TOKENIZER("w1 [MASK]")), "prompts must be a text", "input_ids"),
         (lambda: lm.chain("w1 w2"), "hold no mask token '[MASK]'"),
-        (lambda: lm.text(da.sample(chain, 1)), "result.samples"),  # type: ignore[arg-type]
         (lambda: da.sample(lm), ".chain("),  # type: ignore[arg-type]
         (lambda: da.sample(lm.chain(["w1 [MASK]"]), 3), "one for each sample", "the same again"),
     ):
@@ -100,17 +89,9 @@ def test_networks_of_diffusers() -> None:
     network, scheduler = unet(), diffusers.DDPMScheduler(num_train_timesteps=4)
     make: Any = adapters.from_diffusers
     for act, *words in (
-        (lambda: make("google/ddpm-cat-256"), "loaded", "'google/ddpm-cat-256'"),
-        (lambda: make(diffusers.UNet2DModel, scheduler), "loaded"),
         (lambda: make(network, diffusers.DDPMScheduler), "not its class: write DDPMScheduler()"),
-        (lambda: make(network, scheduler, class_labels="cat"), "class_labels must be a number"),
-        (lambda: make(network, scheduler, condition=[1]), "condition must be a mapping"),
-        (lambda: make(network, scheduler, step_options=[1]), "step_options must be a mapping"),
-        (lambda: make(network, scheduler, image=np.zeros((1, 4, 4)), strength=0.5), "image must be a tensor"),
-        (lambda: make(network, scheduler, channels=np.zeros((1, 1, 4, 4))), "channels must be a tensor"),
         (lambda: make(network, scheduler, dtype="float16"), "dtype must be a floating-point dtype"),
         (lambda: make(network, scheduler, device="gpu"), "device cannot be 'gpu'"),
-        (lambda: adapters.DrawaheadPipeline(scheduler, network), "unet must be a network"),
     ):
         refused(act, *words)  # type: ignore[arg-type]
 
@@ -127,9 +108,6 @@ def test_pipelines(tmp_path: Path) -> None:
         (lambda: load(tmp_path / "prompted"), "is a StableDiffusionPipeline", "from_pipe"),
         (lambda: load(tmp_path / "empty"), "cannot be loaded as a pipeline"),
         (lambda: load(None), "must be a path"),
-        (lambda: adapters.DrawaheadPipeline.from_pipe("sd"), "from_pipe takes a pipeline", "'sd'"),
-        (lambda: adapters.DrawaheadPipeline.from_pipe(plain.unet), "from_pipe takes a pipeline", "UNet2DModel"),
-        (lambda: plain(callback_on_step_end=3), "callback_on_step_end must be callable"),
         (lambda: plain(sampler="copuled"), "did you mean 'coupled'"),
         (lambda: prompted(), "StableDiffusionPipeline cannot be called like this", "prompt"),
         (lambda: prompted("a", num_inference_steps=0), "cannot be called like this"),

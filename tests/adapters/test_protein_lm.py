@@ -13,7 +13,7 @@ from transformers import EsmConfig, EsmForMaskedLM, EsmTokenizer
 
 import drawahead as da
 from drawahead import Block, Coupled, InputError, Sequential
-from drawahead.language.protein_lm import AMINO_ACIDS, ProteinLM, log_probabilities, order_agnostic
+from drawahead.language.protein_lm import AMINO_ACIDS, ProteinLM, order_agnostic
 from drawahead.samplers import Sampler
 from drawahead.verification.statistics import chi_square
 from tests.exactness import LEVEL, joint_law, law_p_value, outcome_counts
@@ -122,12 +122,14 @@ def test_the_wrong_mask_is_found() -> None:
 def test_log_probabilities_of_any_chain() -> None:
     chain = da.TokenChain(da.targets.Pairs(6))
     result = da.sample(chain, 5, seed=0)
-    torch.testing.assert_close(log_probabilities(chain, result), torch.full((5,), 3 * torch.tensor(0.5).log()).double())
+    torch.testing.assert_close(
+        ProteinLM.log_probs(chain, result), torch.full((5,), 3 * torch.tensor(0.5).log()).double()
+    )
 
 
 def test_what_cannot_be(esm: tuple[Any, Any]) -> None:
     lm = ProteinLM(*esm)
-    for sequences in ("MKB_", "mk_", ["MK_", 3], "MK-_"):
+    for sequences in ("MKB_", "mk_", ["MK_", "x"], "MK-_"):
         with pytest.raises(InputError, match=r"sequences\[\d\] must be of the letters"):
             lm.chain(sequences)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="mask token"):

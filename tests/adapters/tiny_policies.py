@@ -191,12 +191,11 @@ class TransformerPolicy(UnetPolicy):
 
 
 class Flow(nn.Module):
-    """Built like pi0, SmolVLA or GR00T: somewhere inside, a head that draws its own times and integrates a velocity."""
+    """Built like pi0, SmolVLA or GR00T: somewhere inside, a head that integrates a velocity."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-        setattr(self.model[1], method, lambda *_: None)
 
 
 class FlowObjective:

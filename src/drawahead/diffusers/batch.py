@@ -23,7 +23,6 @@ from drawahead.report import Report
 from drawahead.rounds.run import Result
 from drawahead.runner import Runner
 from drawahead.samplers import Auto, Picard, Sampler, Sequential
-from drawahead.validate import short
 
 Callback = Callable[[Any, int, Tensor, dict[str, Any]], dict[str, Any] | None]
 Generators = torch.Generator | list[torch.Generator] | None
@@ -41,8 +40,6 @@ class Asked:
     callback_inputs: Sequence[str] = ("latents",)
 
     def __post_init__(self) -> None:
-        if self.callback is not None and not callable(self.callback):
-            raise InputError(f"callback_on_step_end must be callable, not {short(self.callback)}")
         if unknown := set(self.callback_inputs) - {"latents"}:
             raise InputError(f"callback_on_step_end_tensor_inputs may name 'latents' only, not {unknown}")
 

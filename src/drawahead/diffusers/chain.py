@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from drawahead.chains.gaussian import GaussianChain
-from drawahead.diffusers.arguments import Rows, Told, of_passes
-from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance
+from drawahead.diffusers.denoiser import CHANNELS, Denoiser, Guidance, Rows, Told, of_passes
 from drawahead.diffusers.networks import as_labels, check_network, first_weight, parts_of, shape_of
 from drawahead.diffusers.schedulers.pairs import PairedDenoiser, paired
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
 from drawahead.schedules import Given
-from drawahead.validate import as_device, floating, instance, number
+from drawahead.validate import as_device, floating, number
 
 
 def from_diffusers(
@@ -71,7 +71,6 @@ def from_diffusers(
     Settings that cannot be reproduced exactly raise an InputError that names them.
     """
     network, scheduler = parts_of(model, scheduler)
-    _check_kinds(condition, unconditional, step_options, channels, image)
     weight = first_weight(network)
     dtype = (torch.float32 if weight is None else weight.dtype) if dtype is None else floating("dtype", dtype)
     device = as_device("device", ("cpu" if weight is None else weight.device) if device is None else device)
@@ -114,18 +113,8 @@ def from_diffusers(
 
 def step_settings(eta: float | None, use_clipped_model_output: bool) -> dict[str, Any]:
     """Arguments of a scheduler's `step`."""
-    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta)}
+    settings: dict[str, Any] = {} if eta is None else {"eta": number("eta", eta, least=0)}
     return settings | ({"use_clipped_model_output": True} if use_clipped_model_output else {})
-
-
-def _check_kinds(condition: object, unconditional: object, step_options: object, *tensors: object) -> None:
-    mappings = {"condition": condition, "unconditional": unconditional, "step_options": step_options}
-    for name, given in mappings.items():
-        if given is not None:
-            instance(name, given, Mapping, "a mapping of names to values")
-    for name, given in zip(("channels", "image"), tensors, strict=True):
-        if given is not None:
-            instance(name, given, Tensor, "a tensor (an array becomes one with torch.from_numpy)")
 
 
 def _told(
@@ -137,14 +126,14 @@ def _told(
 ) -> tuple[Told, Rows, Guidance]:
     """The form of what the network is told, its rows, and how its passes become one."""
     scale, rescale = number("guidance_scale", scale), number("guidance_rescale", rescale, least=0)
-    here = _on(condition, device)
+    here = pytree.tree_map_only(Tensor, lambda table: table.to(device), condition)
     if unconditional is None:
         if scale != 1 or rescale:
             raise InputError(
                 "guidance needs a branch without the condition: give unconditional=, by the names of condition"
             )
         return *Told.apart(here), Guidance()
-    without = _on(dict(unconditional), device)
+    without = pytree.tree_map_only(Tensor, lambda table: table.to(device), dict(unconditional))
     if "class_labels" in without:
         without["class_labels"] = as_labels(without["class_labels"]).to(device)
     form, rows = Told.apart(here)
@@ -156,14 +145,6 @@ def _told(
         )
     both = {one: table[name] for name in rows for one, table in zip(of_passes(name, 2), (others, rows), strict=True)}
     return Told(form.form, 2), both, Guidance.scaled(scale, rescale)
-
-
-def _on(value: Any, device: torch.device) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return {key: _on(entry, device) for key, entry in value.items()}
-    return type(value)([_on(entry, device) for entry in value]) if isinstance(value, list | tuple) else value
 
 
 def _check_rows(rows: Rows) -> None:

@@ -1,4 +1,8 @@
-"""A network of diffusers with what it is told, its guidance and its scheduler's arithmetic, as a denoiser."""
+"""A network of diffusers with what it is told, its guidance and its scheduler's arithmetic, as a denoiser.
+
+A condition of a chain is a flat dictionary of tensors. Networks are told dictionaries in dictionaries, lists, flags:
+`Told` keeps the form, and names what has a row for each sample.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,60 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
-from drawahead.diffusers.arguments import Told
 from drawahead.diffusers.schedulers.recipe import Recipe
+from drawahead.errors import InputError
+
+Rows = dict[str, Tensor]
+
+
+@final
+@dataclass(frozen=True)
+class _Leaf:
+    """Stands where a tensor with rows was."""
+
+    name: str
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Told:
+    """The form of keyword arguments, for `passes` runs of the network in one batch."""
+
+    form: Any
+    passes: int = 1
+
+    @staticmethod
+    def apart(arguments: dict[str, Any]) -> tuple[Told, Rows]:
+        """The form of what a network is told, and its tensors, which have rows, by name."""
+        rows: Rows = {}
+
+        def named(path: Any, value: Any) -> Any:
+            if not isinstance(value, Tensor) or not value.dim():
+                return value
+            name = "__".join(str(key.idx if isinstance(key, pytree.SequenceKey) else key.key) for key in path)
+            if name in rows:
+                raise InputError(f"condition has two entries that are called {name!r}: rename one of them")
+            rows[name] = value
+            return _Leaf(name)
+
+        return Told(pytree.tree_map_with_path(named, arguments)), rows
+
+    def together(self, rows: Rows) -> dict[str, Any]:
+        """The arguments for states in a batch, all of the first pass, then all of the second."""
+
+        def joined(leaf: _Leaf) -> Tensor:
+            return torch.cat([rows[name] for name in of_passes(leaf.name, self.passes)])
+
+        built: dict[str, Any] = pytree.tree_map_only(_Leaf, joined, self.form)
+        return built
+
+
+def of_passes(name: str, passes: int) -> list[str]:
+    """The names of a tensor's rows in each pass."""
+    return [name] if passes == 1 else [f"{name}__pass{i}" for i in range(passes)]
+
 
 CHANNELS = "channels"
 """The name of what is put beside a state, in channels of its own."""

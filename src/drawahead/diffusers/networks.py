@@ -9,19 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from drawahead.diffusers.arguments import Told
+from drawahead.diffusers.denoiser import Told
 from drawahead.diffusers.schedulers.recipe import Recipe
 from drawahead.errors import InputError
-from drawahead.validate import short
 
 
 def parts_of(model: Any, scheduler: Any) -> tuple[Any, Any]:
     """The network and the scheduler."""
-    if isinstance(model, str | type):
-        raise InputError(
-            f"model must be a pipeline or a network that is loaded, as UNet2DModel.from_pretrained(...) gives it, not "
-            f"{short(model)}"
-        )
     components = getattr(model, "components", None)
     if isinstance(components, dict):  # a pipeline
         others = sorted(
@@ -35,8 +29,6 @@ def parts_of(model: Any, scheduler: Any) -> tuple[Any, Any]:
         model, scheduler = components["unet"], components["scheduler"] if scheduler is None else scheduler
     if scheduler is None:
         raise InputError("a network needs a scheduler: from_diffusers(unet, scheduler)")
-    if not callable(model):
-        raise InputError(f"model must be a pipeline, a UNet2DModel or a callable, not {type(model).__name__}")
     return model, scheduler
 
 
@@ -102,10 +94,7 @@ def first_weight(network: Any) -> Tensor | None:
 
 def as_labels(class_labels: int | Sequence[int] | Tensor) -> Tensor:
     """Class numbers as rows; an embedding, or a table of them, as it is."""
-    try:
-        labels = torch.as_tensor(class_labels)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"class_labels must be a number, or one for each sample, not {short(class_labels)}") from None
+    labels = torch.as_tensor(class_labels)
     return labels.reshape(-1) if not labels.is_floating_point() else labels.reshape(-1, labels.shape[-1])
 
 

@@ -19,7 +19,7 @@ from drawahead.errors import InputError
 from drawahead.report import Report
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.validate import path, short, whole
+from drawahead.validate import path, whole
 
 try:
     diffusers: Any = importlib.import_module("diffusers")  # untyped: what its annotations say does not hold
@@ -50,8 +50,6 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
 
     def __init__(self, unet: diffusers.UNet2DModel, scheduler: Any) -> None:
         super().__init__()
-        if not isinstance(unet, torch.nn.Module):
-            raise InputError(f"unet must be a network such as a UNet2DModel, not {type(unet).__name__}")
         self.register_modules(unet=unet, scheduler=scheduler)
 
     @classmethod
@@ -81,11 +79,6 @@ class DrawaheadPipeline(diffusers.DiffusionPipeline):  # type: ignore[misc]
         """
         if isinstance(pipeline, PromptedPipeline):
             return PromptedPipeline(pipeline.pipe, rows, stochastic) if rows or stochastic else pipeline
-        if not isinstance(getattr(pipeline, "components", None), dict):
-            raise InputError(
-                "from_pipe takes a pipeline, as diffusers.DiffusionPipeline.from_pretrained(...) gives it, not "
-                f"{short(pipeline) if isinstance(pipeline, str) else type(pipeline).__name__}"
-            )
         parts = {name for name, part in pipeline.components.items() if part is not None}
         if parts == {"unet", "scheduler"}:
             made = super().from_pipe(pipeline, **options)

@@ -15,13 +15,12 @@ from drawahead.diffusers.loops.watching import LoopWatch
 from drawahead.diffusers.networks import drops_out, remembering
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import in_place_of
-from drawahead.diffusers.schedulers.supply import has_functions
+from drawahead.diffusers.schedulers.supply import check_functions
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.report import Report
 from drawahead.sample import Result
 from drawahead.samplers import Sampler
 from drawahead.samplers.record import as_sampler
-from drawahead.validate import short
 
 
 @final
@@ -37,7 +36,9 @@ class PromptedPipeline:
 
     def __init__(self, pipe: Any, rows: Sequence[str] = (), stochastic: bool = False) -> None:
         """`rows` and `stochastic` as in `DrawaheadPipeline.from_pipe`."""
-        vars(self).update(pipe=pipe, _rows=names(rows), _stochastic=stochastic, _recipes=Recipes())
+        if isinstance(rows, str):
+            raise InputError(f"rows must be names of arguments, such as ({rows!r},)")
+        vars(self).update(pipe=pipe, _rows=tuple(rows), _stochastic=stochastic, _recipes=Recipes())
         LoopWatch(pipe, lambda: torch.empty(0))  # says what is missing
 
     def __getattr__(self, name: str) -> Any:
@@ -125,11 +126,7 @@ class PromptedPipeline:
 def _check(pipe: Any, named: dict[str, Any]) -> None:
     if named.get("callback") is not None:
         raise InputError("callback= sees every step, and steps finish in bunches: give callback_on_step_end=")
-    if has_functions(pipe.scheduler):
-        raise InputError(
-            f"a function was put on the {type(pipe.scheduler).__name__} of this pipeline in place of its own, and "
-            "copies are read, which need not share it: make it a method of a class derived from that"
-        )
+    check_functions(pipe.scheduler)
     for name, part in pipe.components.items():
         if isinstance(part, torch.nn.Module) and (memory := remembering(part)):
             raise InputError(
@@ -138,9 +135,3 @@ def _check(pipe: Any, named: dict[str, Any]) -> None:
             )
         if isinstance(part, torch.nn.Module) and part.training and drops_out(part):
             raise InputError(f"{name} is in training mode with dropout, so its answers are random; call .eval() first")
-
-
-def names(rows: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(rows, str) or not all(isinstance(name, str) for name in rows):
-        raise InputError(f'rows must be names of arguments, such as ("guidance",), not {short(rows)}')
-    return tuple(rows)

@@ -20,7 +20,6 @@ from drawahead.chains.base import Tally
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.masked_lm import MaskedLM
-from drawahead.language.shared import check_tokenizer
 from drawahead.oracles.condition import Order
 from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
 from drawahead.sample import Result
@@ -48,12 +47,11 @@ class ProteinLM:
         top_p: float | None = None,
         omit: str = "",
     ) -> None:
-        check_tokenizer(tokenizer)
         vocabulary: dict[str, int] = tokenizer.get_vocab()
         missing = [letter for letter in AMINO_ACIDS if letter not in vocabulary]
         if missing:
             raise InputError(f"the tokenizer has no token for {', '.join(missing)}: it is not one of proteins")
-        if not isinstance(omit, str) or any(letter not in AMINO_ACIDS for letter in omit):
+        if any(letter not in AMINO_ACIDS for letter in omit):
             raise InputError(f"omit must be of the letters {AMINO_ACIDS}, not {short(omit)}")
         special = set(tokenizer.all_special_tokens)
         forbid = [token for token in vocabulary if (token not in AMINO_ACIDS or token in omit) and token not in special]
@@ -83,12 +81,23 @@ class ProteinLM:
         """Samples as sequences: letters with nothing between them."""
         return ["".join(self._letter.get(token, "") for token in row) for row in samples.tolist()]
 
-    def log_probs(self, chain: TokenChain, result: Result) -> Tensor:
-        """The log-probability (m,) of each sample, in the order it was drawn in: a query for each residue drawn."""
-        return log_probabilities(chain, result)
+    @staticmethod
+    @torch.no_grad()
+    def log_probs(chain: TokenChain, result: Result) -> Tensor:
+        """The log-probability (m,) of each sample, by the chain rule along the order it was drawn in: a query for each
+        residue drawn."""
+        paths = chain.start(result.report.seed, result.numbers, Tally())
+        found = []
+        for number, tokens, rank in zip(result.numbers, result.samples.to(paths.rank.device), paths.rank, strict=True):
+            steps = rank.argsort()[int((rank < 0).sum()) :]  # positions in the order they were drawn
+            prefix = torch.arange(len(steps), device=steps.device)
+            oracle = chain.oracle_of(number[None])
+            rows = oracle.chain_rows(tokens[None], rank[None], torch.zeros_like(prefix), prefix, steps)
+            found.append(rows.double().gather(1, tokens[steps, None]).sum().cpu())
+        return torch.stack(found)
 
     def _ids(self, i: int, sequence: Any) -> Tensor:
-        if not isinstance(sequence, str) or any(letter not in self._token and letter != _BLANK for letter in sequence):
+        if any(letter not in self._token and letter != _BLANK for letter in sequence):
             raise InputError(f"sequences[{i}] must be of the letters {AMINO_ACIDS} and {_BLANK}, not {short(sequence)}")
         tokens = [self.lm.mask if letter == _BLANK else self._token[letter] for letter in sequence]
         return torch.tensor([*self._before, *tokens, *self._after], dtype=torch.int64)
@@ -111,17 +120,3 @@ def order_agnostic(
         return (logits.to(torch.float64) / temperature).log_softmax(-1)
 
     return FunctionOracle(rows, length, count)
-
-
-@torch.no_grad()
-def log_probabilities(chain: TokenChain, result: Result) -> Tensor:
-    """The log-probability (m,) of each sample of a chain, by the chain rule along the order it was drawn in."""
-    paths = chain.start(result.report.seed, result.numbers, Tally())
-    found = []
-    for number, tokens, rank in zip(result.numbers, result.samples.to(paths.rank.device), paths.rank, strict=True):
-        steps = rank.argsort()[int((rank < 0).sum()) :]  # positions in the order they were drawn
-        prefix = torch.arange(len(steps), device=steps.device)
-        oracle = chain.oracle_of(number[None])
-        rows = oracle.chain_rows(tokens[None], rank[None], torch.zeros_like(prefix), prefix, steps)
-        found.append(rows.double().gather(1, tokens[steps, None]).sum().cpu())
-    return torch.stack(found)

@@ -1,10 +1,12 @@
-"""What masked and permutation language models share: a model and its tokenizer, prompts in, text out."""
+"""What masked and permutation language models share: a model and its tokenizer, prompts in, text out, and the law that
+logits become."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +14,60 @@ from torch import Tensor, nn
 from drawahead.chains.tokens import TokenChain
 from drawahead.errors import InputError
 from drawahead.language.network import Network
-from drawahead.language.token_law import TokenLaw
 from drawahead.oracles.condition import Order
 from drawahead.oracles.tokens import HIDDEN, TokenOracle
-from drawahead.validate import short, whole
+from drawahead.validate import number, short, whole
 from drawahead.values import refusal
 
 if TYPE_CHECKING:
     from drawahead.show import View
 
 Prompts = str | Tensor | Sequence[str] | Sequence[int] | Sequence[Tensor] | Sequence[Sequence[int]]
+
+
+@final
+@dataclass(frozen=True)
+class TokenLaw:
+    """From logits to the law a token is drawn from. It is part of the target: drafts and targets both pass here.
+
+    Forbidden tokens go first; then the temperature; then all but the `top_k` most probable tokens; then all but the
+    fewest of those left whose probability reaches `top_p`; what remains is normalised, in float64. Tokens that tie
+    with the last one kept are kept too, so that the law does not depend on how a sort breaks ties.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not number("temperature", self.temperature) > 0:
+            raise InputError(
+                f"temperature must be positive, not {self.temperature}: for the most probable token use top_k=1"
+            )
+        if self.top_k is not None:
+            whole("top_k", self.top_k, 1)
+        if self.top_p is not None and not 0 < number("top_p", self.top_p) <= 1:
+            raise InputError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+
+    def __call__(self, logits: Tensor, forbidden: Tensor) -> Tensor:
+        """Logits (..., q) of any dtype, `forbidden` (q,) -> log-probabilities in float64."""
+        scores = logits.to(torch.float64).masked_fill(forbidden, -torch.inf)
+        scores = (scores - scores.amax(-1, keepdim=True)) / self.temperature  # from the best: no overflow
+        if self.top_k is not None or self.top_p is not None:
+            scores = scores.masked_fill(scores < self._least(scores), -torch.inf)
+        return scores.log_softmax(-1)
+
+    def _least(self, scores: Tensor) -> Tensor:
+        """The score of the last token that is kept (..., 1)."""
+        if self.top_k is None:
+            best = scores.sort(-1, descending=True).values
+        else:
+            best = scores.topk(min(self.top_k, scores.shape[-1])).values
+        if self.top_p is not None and self.top_p < 1:
+            share = best.softmax(-1)
+            before = share.cumsum(-1) - share
+            best = best.masked_fill(before >= self.top_p, torch.inf)
+        return best.amin(-1, keepdim=True)
 
 
 class LanguageModel(abc.ABC):
@@ -37,12 +83,6 @@ class LanguageModel(abc.ABC):
         top_p: float | None = None,
         forbid: Iterable[str | int] = (),
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise InputError(
-                "model must be a transformers model, as AutoModelForMaskedLM.from_pretrained(...) gives it, not "
-                f"{short(model) if isinstance(model, str) else type(model).__name__}"
-            )
-        check_tokenizer(tokenizer)
         self._suits(model.eval())
         self.law = TokenLaw(temperature, top_k, top_p)
         """How logits become probabilities."""
@@ -111,11 +151,6 @@ class LanguageModel(abc.ABC):
         """Prompts as evidence for a `TokenChain`: token ids, `HIDDEN` where a token is to be drawn, padded on the
         right. (n,) for one prompt, (prompts, n) for a list."""
         one = isinstance(prompts, str) or _is_ids(prompts)
-        if not one and not isinstance(prompts, Sequence | Tensor):
-            raise InputError(
-                f"prompts must be a text, a list of texts, or their token ids (tokenizer(text)['input_ids']), not "
-                f"{type(prompts).__name__}"
-            )
         rows = [self._ids(i, prompt) for i, prompt in enumerate([prompts] if one else prompts)]
         if not rows:
             raise InputError("prompts are empty: give at least one")
@@ -125,10 +160,6 @@ class LanguageModel(abc.ABC):
 
     def text(self, samples: Tensor) -> Any:
         """Samples as text without special tokens: a list of strings, or a string for a single sample (n,)."""
-        if not isinstance(samples, Tensor) or samples.is_floating_point():
-            raise InputError(
-                f"samples must be a tensor of tokens, such as result.samples, not {type(samples).__name__}"
-            )
         if samples.dim() > 1:
             return [self.text(sample) for sample in samples]
         return self.tokenizer.decode(samples.tolist(), skip_special_tokens=True)
@@ -156,21 +187,21 @@ class LanguageModel(abc.ABC):
         return ids.to(torch.int64)
 
     def _special(self, name: str) -> int:
-        number = getattr(self.tokenizer, f"{name}_token_id", None)
-        if number is None:
+        token = getattr(self.tokenizer, f"{name}_token_id", None)
+        if token is None:
             raise InputError(
                 f"the tokenizer has no {name} token: set tokenizer.{name}_token to the one the model was trained with"
             )
-        return int(number)
+        return int(token)
 
     def _agreed(self) -> None:
         """Some models know the mask and pad tokens themselves; they must be the tokenizer's."""
         config, table = getattr(self.model, "config", None), _position_table(self.model)
         known = {"mask": getattr(config, "mask_token_id", None), "pad": table.padding_idx if table else None}
-        for name, number in known.items():
-            if number not in (None, self._special(name)):
+        for name, token in known.items():
+            if token not in (None, self._special(name)):
                 raise InputError(
-                    f"the model takes token {number} for the {name} token, the tokenizer {self._special(name)}: "
+                    f"the model takes token {token} for the {name} token, the tokenizer {self._special(name)}: "
                     "model and tokenizer do not belong together"
                 )
 
@@ -183,16 +214,16 @@ class LanguageModel(abc.ABC):
 
     def _forbidden(self, forbid: Iterable[str | int]) -> Tensor:
         """Tokens that are never drawn (q,): special ones, numbers without a token, and those asked for."""
-        if isinstance(forbid, str) or not isinstance(forbid, Iterable):
+        if isinstance(forbid, str):
             raise InputError(f"forbid must be a list of tokens, not {short(forbid)}")
         vocabulary: dict[str, int] = self.tokenizer.get_vocab()
         numbers = set(vocabulary.values()) - set(self.tokenizer.all_special_ids)
         for token in forbid:
-            number = vocabulary.get(token) if isinstance(token, str) else whole("forbid", token, 0)
-            if number is None or number >= self.vocab_size:
+            one = vocabulary.get(token) if isinstance(token, str) else whole("forbid", token, 0)
+            if one is None or one >= self.vocab_size:
                 raise InputError(f"forbid names {token!r}, which is not a token of the model")
-            numbers.discard(number)
-        allowed = torch.tensor(sorted(number for number in numbers if number < self.vocab_size), dtype=torch.int64)
+            numbers.discard(one)
+        allowed = torch.tensor(sorted(one for one in numbers if one < self.vocab_size), dtype=torch.int64)
         if not len(allowed):
             raise InputError("forbid leaves no token to draw")
         return torch.ones(self.vocab_size, dtype=torch.bool).index_fill_(0, allowed, False)
@@ -222,15 +253,6 @@ class LanguageOracle(TokenOracle):
             if context is None or position is None:
                 return lm.law(lm.network.logits(inputs), lm.forbidden)
             return lm.law(lm.network.logits_at(inputs, context, position), lm.forbidden)
-
-
-def check_tokenizer(tokenizer: Any) -> None:
-    """Refuse what is no tokenizer."""
-    if not callable(tokenizer) or not callable(getattr(tokenizer, "get_vocab", None)):
-        raise InputError(
-            "tokenizer must be the one the model was trained with, as AutoTokenizer.from_pretrained(...) gives it, not "
-            f"{short(tokenizer)}"
-        )
 
 
 def _position_table(model: nn.Module) -> nn.Embedding | None:

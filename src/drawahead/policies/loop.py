@@ -24,12 +24,10 @@ from torch import Tensor, nn
 from drawahead.diffusers.networks import first_weight
 from drawahead.diffusers.schedulers.reading import contents
 from drawahead.errors import InputError
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 
 _INSIDE = ("diffusion", "objective", "policy")
 """Attributes under which policies keep what holds their loop."""
-_FLOW = ("sample_time", "denoise_step", "_euler_integrate")
-"""Methods of policies that integrate a velocity."""
 _NO_CONDITION = {"batch_size", "model", "condition_data", "condition_mask", "generator", "noise"}
 
 
@@ -44,25 +42,11 @@ def path_to_loop(policy: Any) -> tuple[str, ...]:
                 return (name, *path_to_loop(inside))
             except InputError:
                 continue
-    name = type(policy).__name__
-    if _follows_a_flow(policy):
-        raise InputError(
-            f"{name} is a flow matching policy: its actions follow an ODE from one draw of noise, and no later step is "
-            "random, so none can be drawn ahead; drawahead is for diffusion policies with a DDPM scheduler"
-        )
     raise InputError(
-        f"{name} is not a diffusion policy that drawahead can read: it, or its .diffusion or .objective, must have "
-        "conditional_sample() and a noise_scheduler"
+        f"{type(policy).__name__} is not a diffusion policy that drawahead can read: it, or its .diffusion or "
+        ".objective, must have conditional_sample() and a noise_scheduler. Flow matching policies have none: their "
+        "actions follow an ODE from one draw of noise, so no later step is random and none can be drawn ahead"
     )
-
-
-def _follows_a_flow(policy: Any) -> bool:
-    """Whether it integrates a velocity, as pi0, SmolVLA and GR00T do: such policies have no scheduler, but draw the
-    times to train at themselves, or take steps of an ODE."""
-    parts = [policy, *(getattr(policy, name, None) for name in _INSIDE)]
-    if isinstance(policy, nn.Module):
-        parts += policy.modules()
-    return any(callable(getattr(part, name, None)) for part in parts for name in _FLOW)
 
 
 @final
@@ -95,9 +79,7 @@ class ActionChunks:
     def check(self) -> None:
         """Refuse what no action should be drawn for."""
         for name, table in self.condition.items():
-            if not isinstance(table, Tensor) or not table.dim():
-                raise InputError(f"{name} must be a tensor with a row for each observation, not {short(table)}")
-            if table.dim() == 1:
+            if table.dim() < 2:
                 raise InputError(
                     f"{name} must have a row for each observation, not shape {tuple(table.shape)}: give {name}[None] "
                     "for a single observation"
@@ -116,11 +98,7 @@ class ActionChunks:
 
 def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...], named: dict[str, Any]) -> ActionChunks:
     """What a call of `owner.conditional_sample` with these arguments wants."""
-    try:
-        bound = signature.bind(*arguments, **named)
-    except TypeError as error:
-        raise InputError(f"conditional_sample{signature}: {error}") from None
-    values = dict(bound.arguments)
+    values = dict(signature.bind(*arguments, **named).arguments)
     more = [values.pop(p.name, {}) for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD]
     options: Mapping[str, Any] = more[0] if more else {}
     network = values["model"] if "model" in values else getattr(owner, "unet", getattr(owner, "model", None))
@@ -151,9 +129,9 @@ def chunks(owner: Any, signature: inspect.Signature, arguments: tuple[Any, ...],
 def _known(values: Mapping[str, Any]) -> tuple[Tensor | None, int, tuple[int, int], Tensor]:
     """Entries that are overwritten by their values, from data and a mask (number, horizon, entries)."""
     data, mask = values["condition_data"], values["condition_mask"]
-    if not isinstance(data, Tensor) or data.dim() != 3 or not len(data):
+    if data.dim() != 3 or not len(data):
         raise InputError("condition_data must be a tensor (observations, horizon, entries of an action)")
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != data.shape:
+    if mask.dtype != torch.bool or mask.shape != data.shape:
         raise InputError(f"condition_mask must be a mask of the shape of condition_data, {tuple(data.shape)}")
     number, horizon, entries = data.shape
     if not bool(mask.any()):

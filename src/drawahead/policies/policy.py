@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import time
+from collections import deque
 from collections.abc import Collection
 from typing import Any, Self, cast, final
 
@@ -15,7 +16,7 @@ from drawahead.chains.gaussian import GaussianChain
 from drawahead.diffusers.chain import from_diffusers
 from drawahead.errors import InputError, SamplingError
 from drawahead.policies.loop import ActionChunks, chunks, path_to_loop
-from drawahead.policies.timing import Calls, Deadline, Latency
+from drawahead.policies.timing import Deadline, Latency
 from drawahead.randomness import checked_seed
 from drawahead.report import Report
 from drawahead.rounds.run import device_error
@@ -23,11 +24,12 @@ from drawahead.runner import Runner
 from drawahead.samplers import Coupled, Sampler, Sequential
 from drawahead.samplers.record import as_sampler
 from drawahead.samplers.window import WindowSampler
-from drawahead.validate import instance, number
+from drawahead.validate import number
 
 __all__ = ["Accelerated", "accelerate", "policy"]
 
 _LOOP = "conditional_sample"
+_CALLS = 2000  # that percentiles are taken over
 
 
 def policy(
@@ -106,8 +108,6 @@ class Accelerated:
         if isinstance(vars(owner).get(_LOOP), Accelerated):
             raise InputError(f"this {type(owner).__name__} is accelerated already: call .undo() first")
         sampler = as_sampler(sampler)
-        instance("compile", compile, bool, "True or False")
-        instance("graphs", graphs, bool | None, "True, False or None")
         if deadline_ms is not None:
             deadline_ms = number("deadline_ms", deadline_ms, above=0)
             drafts = isinstance(sampler, WindowSampler) and not isinstance(sampler, Sequential)
@@ -120,7 +120,7 @@ class Accelerated:
         self._sampler, self._deadline, self._graphs, self._compiled = sampler, deadline_ms, graphs, compile
         self._noise = None if seed is None else torch.Generator().manual_seed(checked_seed(seed) % 2**63)
         self._runners: dict[Any, Runner] = {}  # one for each kind of call
-        self._calls = Calls()
+        self._calls: deque[tuple[float, bool]] = deque(maxlen=_CALLS)
         self.report = self.chain = None
         setattr(owner, _LOOP, self)
 
@@ -144,7 +144,7 @@ class Accelerated:
     @property
     def latency(self) -> Latency:
         """How long the latest calls took."""
-        return self._calls.latency
+        return Latency.of(self._calls)
 
     @torch.no_grad()
     def __call__(self, *arguments: Any, **named: Any) -> Tensor:
@@ -178,7 +178,7 @@ class Accelerated:
             raise SamplingError(f"the actions are not finite in {wanted.dtype}, so none is returned", result)
         self.report, self.chain, self._runners[key] = result.report, chain, runner
         if known:
-            self._calls.add(time.perf_counter() - began, late=not result.report.exact and late is not None)
+            self._calls.append((time.perf_counter() - began, not result.report.exact and late is not None))
         return actions
 
     def _runner(self, wanted: ActionChunks) -> Runner:

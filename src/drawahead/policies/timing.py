@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 
-_KEPT = 2000  # calls that percentiles are taken over
 _ROUNDS = 2  # that a call which is told to hurry still takes: the one already asked, and one for what it left
 
 
@@ -26,27 +25,17 @@ class Latency:
     late: int
     """How many of them were finished by drafts, to meet a deadline."""
 
+    @staticmethod
+    def of(calls: Sequence[tuple[float, bool]]) -> Latency:
+        """Of the seconds that calls took, and whether each was late."""
+        seconds = torch.tensor([seconds for seconds, _ in calls] or [torch.nan], dtype=torch.float64)
+        ranks = torch.tensor([0.5, 0.95, 0.99], dtype=torch.float64)
+        p50, p95, p99 = (1e3 * seconds.quantile(ranks)).tolist()
+        return Latency(len(calls), p50, p95, p99, sum(late for _, late in calls))
+
     def __str__(self) -> str:
         times = f"p50 {self.p50:.1f} ms, p95 {self.p95:.1f} ms, p99 {self.p99:.1f} ms"
         return f"{times} over {self.calls} calls, of which {self.late} were finished by drafts"
-
-
-@final
-class Calls:
-    """The latest calls: seconds, and whether each was late."""
-
-    def __init__(self) -> None:
-        self._calls: deque[tuple[float, bool]] = deque(maxlen=_KEPT)
-
-    def add(self, seconds: float, late: bool) -> None:
-        self._calls.append((seconds, late))
-
-    @property
-    def latency(self) -> Latency:
-        seconds = torch.tensor([seconds for seconds, _ in self._calls] or [torch.nan], dtype=torch.float64)
-        ranks = torch.tensor([0.5, 0.95, 0.99], dtype=torch.float64)
-        p50, p95, p99 = (1e3 * seconds.quantile(ranks)).tolist()
-        return Latency(len(self._calls), p50, p95, p99, sum(late for _, late in self._calls))
 
 
 @final

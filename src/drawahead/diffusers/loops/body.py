@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from drawahead.diffusers.loops.calls import Asking, ModelCall
-from drawahead.diffusers.loops.constants import ByStep, Seen
+from drawahead.diffusers.loops.calls import Asking, ByStep, ModelCall, Seen
 from drawahead.diffusers.loops.tape import Ref, Split, Tape, TapeNode
 from drawahead.errors import InputError
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from drawahead.diffusers.denoiser import Denoiser
 from drawahead.diffusers.loops.body import TapeRun
 from drawahead.diffusers.loops.calls import Arguments, Asking
-from drawahead.diffusers.loops.rows import Batched, RowLayout, likely_rows
+from drawahead.diffusers.loops.rows import Batched, Packing, RowLayout, likely_rows
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
 
@@ -98,18 +98,18 @@ class Loop:
     def __call__(self, x: Tensor, k: Tensor, rows: dict[str, Tensor], ask: Ask = asked) -> tuple[Tensor, Tensor]:
         """The state and the output that the scheduler is given for states (m, ...) at steps (m,)."""
         image = rows.get(IMAGE)
-        image = torch.zeros_like(k) if image is None else image
-        state = self.layout.spread(x.to(self.dtype))
+        packing = Packing.of(k, torch.zeros_like(k) if image is None else image, self.layout.images)
+        state = self.layout.spread(x.to(self.dtype), packing)
         if self.before is not None:
-            (after,) = self.before(state.clone(), k, _none)
-            first = (k == 0).view(-1, *(1,) * (state.dim() - 1))
+            (after,) = self.before(state.clone(), packing.step, _none)
+            first = (packing.step == 0).view(-1, *(1,) * (state.dim() - 1))
             state = after if self.reshapes else torch.where(first, state, after)
 
         def answers(call: int, values: dict[int, Tensor]) -> Any:
-            return self.calls[call](values, k, image, rows, ask)
+            return self.calls[call](values, k, packing, rows, ask)
 
-        sample, output = self.body(state, k, answers)
-        return self.layout.of_images(sample, image), self.layout.of_images(output, image)
+        sample, output = self.body(state, packing.step, answers)
+        return self.layout.of_images(sample, packing), self.layout.of_images(output, packing)
 
 
 def _none(call: int, values: dict[int, Tensor]) -> Sequence[Tensor]:

@@ -10,14 +10,51 @@ import torch
 from torch import Tensor
 
 from drawahead.diffusers.loops.body import TapeRun
-from drawahead.diffusers.loops.calls import Arguments, Asking
+from drawahead.diffusers.loops.calls import Arguments, Asking, ByStep
 from drawahead.diffusers.loops.comparing import close, rounding
-from drawahead.diffusers.loops.constants import ByStep
 from drawahead.diffusers.loops.tape import Ref
 from drawahead.errors import InputError
 
 Key = tuple[int, int, int]
 """A leaf of the arguments of a network: the number of the call, of the variant, and of the leaf."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """The batch in which a state is run, as the image that it is (m,). All in one batch are at one step."""
+
+    batch: Tensor
+    image: Tensor
+    step: Tensor  # (batches,)
+    filler: Tensor  # a state of each batch, which takes the places of images that are not there (batches,)
+
+    @staticmethod
+    def of(k: Tensor, image: Tensor, images: int) -> Packing:
+        """Of states at steps k: those of different images share batches. While a graph is captured, when their number
+        must not depend on k, each has one of its own."""
+        alone = torch.arange(len(k), device=k.device)
+        if images == 1 or (k.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return Packing(alone, image, k, alone)
+        order = (k * images + image).argsort(stable=True)
+        _, run, counts = torch.unique_consecutive((k * images + image)[order], return_inverse=True, return_counts=True)
+        turn = torch.empty_like(k)  # among those of the same step and image
+        turn[order] = alone - (counts.cumsum(0) - counts)[run]
+        own, batch = torch.unique(k * len(k) + turn, return_inverse=True)
+        filler = torch.full_like(own, len(k)).scatter_reduce_(0, batch, alone, "amin")
+        return Packing(batch, image, own // len(k), filler)
+
+    def rows(self, values: Tensor, images: int) -> Tensor:
+        """Values (m, copies, frames, ...) of states as rows of batches (batches, rows, ...)."""
+        each = values[self.filler][:, :, None]
+        wide = each.expand(*each.shape[:2], images, *each.shape[3:]).clone()
+        wide[self.batch, :, self.image] = values
+        return wide.flatten(1, 3)
+
+    def own(self, rows: Tensor, copies: int, images: int) -> Tensor:
+        """The other way round."""
+        wide: Tensor = rows.unflatten(1, (copies, images, -1))
+        return wide[self.batch, :, self.image]
 
 
 @final
@@ -29,25 +66,24 @@ class RowLayout:
     images: int
     frames: int
 
-    @property
-    def rows(self) -> int:
-        return self.copies * self.images * self.frames
-
-    def spread(self, state: Tensor) -> Tensor:
-        """States (m, ...) of one image each as all rows (m, rows, ...) of a batch of such images."""
+    def spread(self, state: Tensor, packing: Packing) -> Tensor:
+        """States (m, ...) of one image each as all rows (batches, rows, ...)."""
         state = state if self.frames > 1 else state[:, None]
-        wide = state[:, None, None].expand(len(state), self.copies, self.images, *state.shape[1:])
-        return wide.flatten(1, 3).clone()
+        return packing.rows(state[:, None].expand(-1, self.copies, *state.shape[1:]), self.images)
 
     def joined(self, states: Tensor) -> Tensor:
         """A state for each image (images, ...) as rows."""
         wide = states if self.frames > 1 else states[:, None]
         return torch.cat([wide.flatten(0, 1)] * self.copies)
 
-    def of_images(self, rows: Tensor, image: Tensor) -> Tensor:
-        """Of rows (m, rows, ...), those of one image each (m, ...)."""
-        own: Tensor = rows.unflatten(1, (self.copies, self.images, self.frames))[:, 0]
-        own = own[torch.arange(len(own), device=own.device), image]
+    def of_images(self, rows: Tensor, packing: Packing) -> Tensor:
+        """Of rows (batches, rows, ...), those of one image each (m, ...)."""
+        own = packing.own(rows, self.copies, self.images)[:, 0]
+        return own if self.frames > 1 else own.select(1, 0)
+
+    def states(self, rows: Tensor) -> Tensor:
+        """Rows as a state for each image."""
+        own: Tensor = rows.unflatten(0, (self.copies, self.images, self.frames))[0]
         return own if self.frames > 1 else own.select(1, 0)
 
 
@@ -78,15 +114,17 @@ class Batched:
         ]
         return replace(self, asking=replace(self.asking, variants=variants))
 
-    def __call__(self, values: dict[int, Tensor], k: Tensor, image: Tensor, rows: dict[str, Tensor], ask: Any) -> Any:
-        """What the network answers, as flat results with the rows of all images (m, rows, ...)."""
+    def __call__(
+        self, values: dict[int, Tensor], k: Tensor, packing: Packing, rows: dict[str, Tensor], ask: Any
+    ) -> Any:
+        """What the network answers, as flat results with the rows of all images (batches, rows, ...)."""
         results: list[Any] = []
-        which = self.asking.which[k]
+        which = self.asking.which[packing.step]
         for number, variant in enumerate(self.asking.variants):
             if self._idle(which == number, last=not results and number == len(self.asking.variants) - 1):
                 continue
-            leaves = [self._leaf(number, i, leaf, values, k, image, rows) for i, leaf in enumerate(variant.leaves)]
-            answers = [self._spread(value, len(k)) for value in ask(self, variant, leaves)]
+            leaves = [self._leaf(number, i, leaf, values, k, packing, rows) for i, leaf in enumerate(variant.leaves)]
+            answers = [self._spread(value, packing) for value in ask(self, variant, leaves)]
             pairs = zip(answers, results, strict=True)
             results = [_where(which == number, *pair) for pair in pairs] if results else answers
         return results
@@ -98,39 +136,35 @@ class Batched:
         return not bool(chosen.any())
 
     def _leaf(
-        self, variant: int, i: int, leaf: Any, values: dict[int, Tensor], k: Tensor, image: Tensor,
+        self, variant: int, i: int, leaf: Any, values: dict[int, Tensor], k: Tensor, packing: Packing,
         rows: dict[str, Tensor],
     ) -> Any:  # fmt: skip
         if (variant, i) in self.rows:
             return rows[self._name(variant, i)].transpose(0, 1).flatten(0, 2)
         if isinstance(leaf, Ref):
-            return self._own(values[leaf.number], image)
+            return self._own(values[leaf.number], packing)
         if not isinstance(leaf, ByStep):
             return leaf
-        value = leaf(k)
-        if value.dim() > 1 and value.shape[1] % (self.passes * self.images) == 0:
-            return self._own(value, image)
-        if value[0].numel() != 1:
+        if leaf.table.dim() > 1 and leaf.table.shape[1] % (self.passes * self.images) == 0:
+            return self._own(leaf(packing.step), packing)
+        if leaf.table[0].numel() != 1:
             name = self.asking.variants[variant].names[i]
             raise InputError(f"{name} changes from step to step, and has no row for each image")
-        return value.view(1, -1, 1).expand(self.passes, -1, self.frames).flatten()
+        return leaf(k).view(1, -1, 1).expand(self.passes, -1, self.frames).flatten()
 
-    def _own(self, value: Tensor, image: Tensor) -> Tensor:
-        """Of (m, rows, ...) the rows of one image each, as (passes, m, frames) rows."""
+    def _own(self, value: Tensor, packing: Packing) -> Tensor:
+        """Of (batches, rows, ...) the rows of one image each, as (passes, m, frames) rows."""
         if value.shape[1] % (self.passes * self.images):
             raise InputError("the network is given rows that belong to no image")
-        wide: Tensor = value.unflatten(1, (self.passes, self.images, -1))
-        own = wide[torch.arange(len(wide), device=wide.device), :, image]
-        return own.transpose(0, 1).flatten(0, 2)
+        return packing.own(value, self.passes, self.images).transpose(0, 1).flatten(0, 2)
 
-    def _spread(self, value: Any, number: int) -> Any:
+    def _spread(self, value: Any, packing: Packing) -> Any:
         if not isinstance(value, Tensor):
             return value
+        number = len(packing.batch)
         if not value.dim() or len(value) % (self.passes * number):
             raise InputError("the network answers something that has no row for each image")
-        own = value.unflatten(0, (self.passes, number, -1)).transpose(0, 1)  # (m, passes, frames, ...)
-        wide = own[:, :, None].expand(*own.shape[:2], self.images, *own.shape[2:])
-        return wide.flatten(1, 3)
+        return packing.rows(value.unflatten(0, (self.passes, number, -1)).transpose(0, 1), self.images)
 
     def _blocks(self, leaf: Tensor) -> Tensor:
         blocks: Tensor = leaf.unflatten(0, (self.passes, self.images, -1))

@@ -27,7 +27,7 @@ from drawahead.diffusers.loops.recording import Recorder, paused
 from drawahead.diffusers.loops.tape import Split, Tape, common, split
 from drawahead.diffusers.schedulers.reading import Recipes
 from drawahead.diffusers.schedulers.stochastic import advice
-from drawahead.diffusers.schedulers.supply import Supplied, in_float64, lent
+from drawahead.diffusers.schedulers.supply import Supplied, copied, in_float64, stepped
 from drawahead.errors import DrawaheadError, InputError
 
 _NO_OPTIONS = ("generator", "return_dict", "old_pred_original_sample", "timestep_back")
@@ -179,8 +179,7 @@ class LoopWatch:
                 except Exception as error:  # any: of the scheduler, or of an operation that cannot be done for many
                     if self.drawing:
                         raise
-                    with lent(self.plain_scheduler) as plain:
-                        Recipes().prepared(plain, options, self.first)  # which may say more
+                    Recipes().prepared(copied(self.plain_scheduler), options, self.first)  # which may say more
                     raise InputError(
                         f"the loop of {self.kind} cannot be sampled ahead: {type(error).__name__}: "
                         f"{str(error).strip().partition(chr(10))[0]}"
@@ -193,7 +192,7 @@ class LoopWatch:
     def _step(self, sample: Tensor, output: Tensor, timestep: Any, options: dict[str, Any]) -> Made:
         self.options = options
         last = self._is_last(timestep)
-        noise, after = self._real(output, timestep, sample)
+        noise, after = self._real(output, sample)
         self._hear([sample, output], noise, after, last)
         self.taken += 1
         self._asked = {}
@@ -252,21 +251,17 @@ class LoopWatch:
         if self.taken and not equal(options, self.options):
             raise InputError(f"the loop of {self.kind} changes the options of its scheduler's step on the way")
 
-    def _real(self, output: Tensor, timestep: Any, sample: Tensor) -> tuple[Tensor, Tensor]:
+    def _real(self, output: Tensor, sample: Tensor) -> tuple[Tensor, Tensor]:
         """Noise, and the states that the scheduler's own step leads to with it."""
         self._exact = in_float64(self._exact or self._copied())
         asked: list[tuple[int, ...]] = []
         noise = self._drawn(sample.shape).to(sample.device)
-        named = dict(model_output=output.double(), timestep=timestep, sample=sample.double(), **self.options)
-        if "old_pred_original_sample" in inspect.signature(type(self._exact).step).parameters:
-            times = self._exact.timesteps
-            back = times[self.first + self.taken - 1] if self.taken else None
-            named |= {"old_pred_original_sample": self._old, "timestep_back": back}
 
         def led_to(scheduler: Any, noise: Tensor) -> Any:
             asked.clear()
             with Supplied(lambda shape: asked.append(shape) or noise):  # type: ignore[func-returns-value]
-                return scheduler.step(**named)
+                k = self.first + self.taken
+                return stepped(scheduler, output.double(), k, sample.double(), self._old, self.options)
 
         before = copy.deepcopy(self._exact) if not self.taken else None
         answer = led_to(self._exact, noise)

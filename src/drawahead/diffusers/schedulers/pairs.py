@@ -7,106 +7,54 @@ step of first order: then m is close to the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from drawahead.diffusers.denoiser import Denoiser
-from drawahead.diffusers.schedulers.probing import ENTRIES, LARGE, LEFT, Options, least_squares
 from drawahead.diffusers.schedulers.recipe import Conversion, Recipe
-from drawahead.diffusers.schedulers.supply import Supplied, again, in_float64, levels_of
+from drawahead.diffusers.schedulers.supply import LARGE, Options, least_squares, levels_of, tried
 from drawahead.errors import InputError
 from drawahead.schedules import Plan
-
-Equation = tuple[list[Tensor], Tensor]
-"""What went in, and what came out."""
-
-
-@final
-@dataclass(frozen=True)
-class _Step:
-    """The one or two calls of a step: flat float64 numbers, and how states were scaled."""
-
-    calls: list[Equation]
-    scales: list[float]
-    times: list[float]
 
 
 def paired(ready: Any, options: Options, first: int) -> tuple[Recipe, Tensor]:
     """Steps from call number `first` on, and the tables of `PairedDenoiser`. The scheduler is left as it is."""
-    make, kind, time = again(ready), type(ready).__name__, ready.timesteps[first::2]
+    kind, time = type(ready).__name__, ready.timesteps[first:]
     try:
-        signal, noise = levels_of(in_float64(make()), time)
-        trials, checks = (_run(in_float64(make()), first, options, size) for size in (1.0, LARGE))
+        signal, noise = levels_of(ready, time[::2])
+        trials = tried(ready, first, options, LARGE)
     except InputError:
         raise
     except Exception as error:  # any: it is the scheduler's
         raise InputError(f"{kind} cannot be stepped through its timesteps: {error}") from error
-    rows = []
-    for k, (trial, check) in enumerate(zip(trials, checks, strict=True)):
-        parts = [least_squares(*call) or [] for call in trial.calls]
-        if not all(_explains(part, call) for part, call in zip(parts, check.calls, strict=True)):
-            raise InputError(
-                f"{kind} cannot be followed exactly: step {k} is not two calls of the network that are linear in the "
-                "state, the outputs and, the second alone, noise"
-            )
-        p, q, *_ = parts[0] if len(parts) == 2 else (1.0, 0.0)  # a last step of one call asks nothing new in its second
-        u, v, *rest = parts[-1]
-        w, y, *s = rest if len(parts) == 2 else (0.0, 0.0, *rest)
-        rows.append([trial.scales[0], p, q, trial.scales[-1], trial.times[-1], u + y * p, v + y * q, w, *(s or [0.0])])
-    *tables, s = torch.tensor(rows, dtype=torch.float64).T
+    second = (torch.arange(len(time)) % 2 == 1).view(-1, 1, 1, 1, 1)
+    of_first = [torch.where(second, part.roll(1, 0), 0.0) for part in (trials.x, trials.output)]
+    table, fits = least_squares([trials.x, trials.output, *of_first, *trials.noises], trials.after)
+    if not bool(fits.all()):
+        raise InputError(
+            f"{kind} cannot be followed exactly: step {int((~fits).nonzero()[0]) // 2} is not two calls of the network "
+            "that are linear in the state, the outputs and, the second alone, noise"
+        )
+    calls = torch.stack([*table[:4], table[4:].norm(dim=0), trials.scale, time.double()])
+    if bool(calls[4, :-1:2].any()):
+        raise InputError(
+            f"{kind} draws noise between the two calls of a step: for DPMSolverSDEScheduler's steps take "
+            "da.adapters.from_k_diffusion with da.science.DPMPPSDE(sigmas), which draws both parts of its Brownian path"
+        )
+    if calls.shape[1] % 2:  # a last step of one call asks nothing new in its second
+        p, q, _, _, *rest = calls[:, -1].tolist()
+        alone = torch.tensor([[1.0, 0, 0, 0, *rest], [0, 0, p, q, *rest]], dtype=torch.float64)
+        calls = torch.cat([calls[:, :-1], alone.T], dim=1)
+    (p, q, *_, scale, _), (y, w, u, v, s, again, late) = calls[:, ::2], calls[:, 1::2]
     a = (noise[1:] ** 2 - s**2).clamp(min=0).sqrt() / noise[:-1]
     b = signal[1:] - a * signal[:-1]
     b = torch.where(b.abs() > 1e-6, b, 1.0)  # levels steer drafts alone: any B is exact
-    tables[5:] = (tables[5] - a) / b, tables[6] / b, tables[7] / b
-    plan = Plan(a, b, s, signal, noise, time, float(getattr(ready, "init_noise_sigma", 1.0)))
-    return Recipe(plan, Conversion(tables[0], 0 * s, 1 + 0 * s)), torch.stack(tables)
-
-
-def _run(scheduler: Any, first: int, options: Options, size: float) -> list[_Step]:
-    generator, noises, steps = torch.Generator().manual_seed(int(size)), list[Tensor](), list[_Step]()
-
-    def drawn() -> Tensor:
-        return size * torch.randn(ENTRIES, dtype=torch.float64, generator=generator)
-
-    def supply(shape: tuple[int, ...]) -> Tensor:
-        with torch._C.DisableTorchFunction():
-            noises.append(drawn())
-        return noises[-1]
-
-    before: list[Tensor] = []  # what the first call of a step was given
-    for k in range(first, len(scheduler.timesteps)):
-        x, output, t = drawn(), drawn(), scheduler.timesteps[k]
-        noises.clear()
-        with Supplied(supply):
-            shown = scheduler.scale_model_input(x, t) if hasattr(scheduler, "scale_model_input") else x
-            after = scheduler.step(output.clone(), t, x.clone(), **options)[0]
-        if not before:
-            steps.append(_Step([], [], []))
-        given = [*before, output, x] if before else [x, output]
-        steps[-1].calls.append(([part.flatten() for part in (*given, *noises)], after.flatten()))
-        steps[-1].scales.append(float((shown / x).mean()))
-        steps[-1].times.append(float(t))
-        if before == [] and noises and k + 1 < len(scheduler.timesteps):
-            raise InputError(f"{type(scheduler).__name__} draws noise between the two calls of a step: {_REMEDY}")
-        before = [] if before else [x, output]
-    return steps
-
-
-_REMEDY = (
-    "for DPMSolverSDEScheduler's steps take da.adapters.from_k_diffusion with da.science.DPMPPSDE(sigmas), which draws "
-    "both parts of its Brownian path"
-)
-
-
-def _explains(found: list[float], call: Equation) -> bool:
-    columns, after = call
-    if len(found) != len(columns):
-        return False
-    expected = torch.stack(columns, 1) @ torch.tensor(found, dtype=torch.float64)
-    return bool((expected - after).norm() <= LEFT * after.norm())
+    answer = [(u + y * p - a) / b, (v + y * q) / b, w / b]
+    plan = Plan(a, b, s, signal, noise, time[::2], float(getattr(ready, "init_noise_sigma", 1.0)))
+    conversion = Conversion(scale, torch.zeros_like(s), torch.ones_like(s))
+    return Recipe(plan, conversion), torch.stack([scale, p, q, again, late, *answer])
 
 
 @final

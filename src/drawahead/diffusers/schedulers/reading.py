@@ -1,59 +1,22 @@
-"""Schedulers of diffusers: three families by their tables, all others by trying their `step`.
-
-Which family one may be of is in the name of its class, or of one that it is derived from. Whether it does what that
-family does is seen by stepping it: if not, because its `step` is another one, it is tried like all others. Nothing is
-done to the scheduler that is given. The tables hold float32 numbers; everything worked out from them is float64.
-"""
+"""Schedulers of diffusers, read by what they do and held as long as they stay as they are."""
 
 from __future__ import annotations
 
 import inspect
 import types
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 import torch
 
-from drawahead.diffusers.networks import learns_variance
-from drawahead.diffusers.schedulers.confirming import follows
 from drawahead.diffusers.schedulers.probing import probe
-from drawahead.diffusers.schedulers.recipe import Clip, Conversion, Limit, Recipe, check_signal
-from drawahead.diffusers.schedulers.supply import again, has_functions, lent
+from drawahead.diffusers.schedulers.recipe import Recipe
+from drawahead.diffusers.schedulers.supply import Options, check_functions, copied
 from drawahead.errors import InputError
-from drawahead.schedules import (
-    EulerAncestral,
-    LearnedVariance,
-    Plan,
-    Threshold,
-    ddim_steps,
-    ddpm_steps,
-    with_learned_range,
-)
-from drawahead.validate import short, whole
+from drawahead.validate import whole
 
-_LADDER = {
-    *("num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr"),
-    *("prediction_type", "timestep_spacing", "steps_offset"),
-}
-_LIMITS = {"clip_sample", "clip_sample_range", "thresholding", "dynamic_thresholding_ratio", "sample_max_value"}
-_SETTINGS = {
-    "DDPMScheduler": _LADDER | _LIMITS | {"variance_type"},
-    "DDPMParallelScheduler": _LADDER | _LIMITS | {"variance_type"},
-    "DDIMScheduler": _LADDER | _LIMITS | {"set_alpha_to_one"},
-    "DDIMParallelScheduler": _LADDER | _LIMITS | {"set_alpha_to_one"},
-    "EulerAncestralDiscreteScheduler": _LADDER,
-}
-_SPACINGS = ("leading", "linspace", "trailing")
-_PREDICTIONS = ("epsilon", "sample", "v_prediction")
-_VARIANCES = ("fixed_small", "fixed_small_log", "fixed_large", "learned", "learned_range")
-_ROOM = 0.5
-"""A learned variance is hoped to stay above this share of the fixed small one, in standard deviations."""
-_FEW = 24  # steps at which a scheduler of diffusers is seen to do as its tables say
 _MOST = 8  # recipes that are held
-
-Options = Mapping[str, Any]
 
 
 @final
@@ -72,16 +35,13 @@ class Recipes:
         """
         if isinstance(scheduler, type):
             raise InputError(f"scheduler must be a scheduler, not its class: write {scheduler.__name__}()")
-        if not hasattr(scheduler, "config") or not callable(getattr(scheduler, "step", None)):
-            raise InputError(f"scheduler must be one of diffusers, such as DDPMScheduler(), not {short(scheduler)}")
-        with lent(scheduler) as ready:
-            if _family(ready) and _stock(ready):
-                _check_settings(ready)  # before its own messages come, which name no remedy
-            steps = _set_timesteps(ready, steps)
-            taken = int(steps * strength)
-            if not taken:
-                raise InputError(f"strength={strength} leaves no step of {steps}; give more")
-            return (read or self.prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
+        check_functions(scheduler)
+        ready = copied(scheduler)
+        steps = _set_timesteps(ready, steps)
+        taken = int(steps * strength)
+        if not taken:
+            raise InputError(f"strength={strength} leaves no step of {steps}; give more")
+        return (read or self.prepared)(ready, options, (steps - taken) * int(getattr(ready, "order", 1)))
 
     def prepared(self, ready: Any, options: Options, first: int = 0) -> Recipe:
         """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
@@ -97,59 +57,8 @@ class Recipes:
 
 def _read(ready: Any, options: Options, first: int) -> Recipe:
     _check_options(ready, options)
-    same = again(ready)
-
-    def make() -> Any:
-        fresh = same()
-        if first and hasattr(fresh, "set_begin_index"):
-            fresh.set_begin_index(first)
-        return fresh
-
-    stock = _stock(ready)
-    tables = _by_tables(ready, options, first, stock) if _family(ready) else None
-    if tables is not None and follows(tables, make, first, options, _FEW if stock else None):
-        return tables
-    if learns_variance(ready):
-        raise InputError(
-            f"{type(ready).__name__} reads a variance from the network's output, and its steps are not those of a "
-            "DDPMScheduler: only a DDPMScheduler, or a class that steps as it does, can be followed there"
-        )
-    return probe(make, first, options)
-
-
-def _family(scheduler: Any) -> str:
-    """The name of a class whose tables may tell what it does; empty if there is none."""
-    return next((kind.__name__ for kind in type(scheduler).__mro__ if kind.__name__ in _SETTINGS), "")
-
-
-def _by_tables(ready: Any, options: Options, first: int, stock: bool) -> Recipe | None:
-    """The steps that its family takes."""
-    family = _family(ready)
-    try:
-        _check_settings(ready)
-        _check_timesteps(ready)
-        if family.startswith("DDPM"):
-            made = _ddpm(ready)
-        elif family.startswith("DDIM"):
-            made = _ddim(ready, float(options.get("eta", 0.0)), bool(options.get("use_clipped_model_output", False)))
-        else:
-            made = _euler_ancestral(ready)
-    except Exception:  # any: what is not for its family may well be for a class of the user's own
-        if stock:
-            raise
-        return None
-    return made.between(first)
-
-
-def _stock(ready: Any) -> bool:
-    """Whether nothing in it is anybody's but the library's, and none of its settings is new."""
-    try:
-        _methods(ready)
-    except TypeError:
-        return False
-    known, parameters = _SETTINGS.get(_family(ready), set()), inspect.signature(type(ready).__init__).parameters
-    others = {name: part.default for name, part in parameters.items() if name not in known}
-    return not has_functions(ready) and all(getattr(ready.config, *each) == each[1] for each in others.items())
+    _check_timesteps(ready)
+    return probe(ready, options, first)
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:
@@ -208,24 +117,6 @@ _GIVEN = {
 """Arguments of `step` that are no setting of it."""
 
 
-def _converted(plan: Plan, prediction_type: str) -> Conversion:
-    check_signal(prediction_type, plan.signal[:-1])
-    return Conversion.of(prediction_type, plan.signal[:-1], plan.noise[:-1])
-
-
-def _check_settings(scheduler: Any) -> None:
-    config, settings = scheduler.config, _SETTINGS[_family(scheduler)]
-    _one_of("timestep_spacing", config, _SPACINGS)
-    _one_of("prediction_type", config, _PREDICTIONS if "clip_sample" in settings else ("epsilon", "v_prediction"))
-    if "variance_type" in settings:
-        _one_of("variance_type", config, _VARIANCES)
-
-
-def _one_of(name: str, config: Any, supported: tuple[str, ...]) -> None:
-    if getattr(config, name) not in supported:
-        raise InputError(f"{name}={getattr(config, name)!r} is not supported; use one of {', '.join(supported)}")
-
-
 def _set_timesteps(fresh: Any, num_inference_steps: int | None) -> int:
     training = getattr(fresh.config, "num_train_timesteps", num_inference_steps)
     if training is None:
@@ -242,59 +133,13 @@ def _set_timesteps(fresh: Any, num_inference_steps: int | None) -> int:
 
 
 def _check_timesteps(ready: Any) -> None:
-    """Refuse timesteps that the scheduler would look up beyond the ends of its tables."""
-    steps, config = ready.num_inference_steps, ready.config
-    if int(ready.timesteps.min()) < 0 or int(ready.timesteps.max()) >= config.num_train_timesteps:
+    """Refuse timesteps that the scheduler, or the network, would look up beyond the ends of its tables."""
+    config, time = ready.config, ready.timesteps
+    offset, training = getattr(config, "steps_offset", None), getattr(config, "num_train_timesteps", None)
+    if offset is None or training is None or not bool((time == time.round()).all()):
+        return
+    if int(time.min()) < 0 or int(time.max()) >= training:
         raise InputError(
-            f"num_inference_steps={steps} with timestep_spacing={config.timestep_spacing!r} and steps_offset="
-            f"{config.steps_offset} visits timesteps outside 0 ... {config.num_train_timesteps - 1}; use another "
-            "number of steps"
+            f"num_inference_steps={ready.num_inference_steps} with timestep_spacing={config.timestep_spacing!r} and "
+            f"steps_offset={offset} visits timesteps outside 0 ... {training - 1}; use another number of steps"
         )
-
-
-def _ddpm(fresh: Any) -> Recipe:
-    time, config, abar = fresh.timesteps, fresh.config, fresh.alphas_cumprod.double()
-    end = torch.tensor([int(fresh.previous_timestep(t)) for t in time])
-    here, after = abar[time], torch.where(end >= 0, abar[end.clamp(min=0)], 1.0)
-    # The scheduler adds noise at every timestep but 0, also where the next state is the data itself.
-    plan = ddpm_steps(time, here, after, time > 0, large_variance=config.variance_type == "fixed_large")
-    if config.variance_type == "learned_range":
-        plan = with_learned_range(plan, here, after, time > 0)
-    elif config.variance_type == "learned":
-        # Where the next state is the data the small variance is zero, and what is answered need not be: any number
-        # above zero is exact there, since a step whose answer lies below it is drawn by itself.
-        small = torch.where((plan.s == 0) & (time > 0), (1 - here / after).sqrt(), plan.s)
-        plan = replace(plan, s=_ROOM * small, spread=LearnedVariance())
-    return Recipe(plan, _converted(plan, config.prediction_type), _limit(config))
-
-
-def _ddim(fresh: Any, eta: float, use_clipped_model_output: bool) -> Recipe:
-    if eta < 0:
-        raise InputError(f"eta must not be negative, not {eta}")
-    time, config, abar = fresh.timesteps, fresh.config, fresh.alphas_cumprod.double()
-    # The scheduler goes a fixed number of timesteps, and need not end where the next step sets out from.
-    end = time - config.num_train_timesteps // fresh.num_inference_steps
-    after = torch.where(end >= 0, abar[end.clamp(min=0)], fresh.final_alpha_cumprod.double())
-    plan, limit = ddim_steps(time, abar[time], after, eta), _limit(config)
-    conversion = _converted(plan, config.prediction_type)
-    if limit is None or use_clipped_model_output:
-        return Recipe(plan, conversion, limit)
-    # Here the data is limited but the noise is not. With m the prediction as it came and e = (x - sqrt(here) m) /
-    # sqrt(1 - here), the mean is sqrt(after) limited + kept e = A x + B m + sqrt(after) (limited - m).
-    # B is zero where a step goes nowhere.
-    b = torch.where(plan.b > 0, plan.b, 1.0)
-    return Recipe(replace(plan, b=b), conversion, limit, (plan.b / b, after.sqrt() / b))
-
-
-def _euler_ancestral(fresh: Any) -> Recipe:
-    plan = EulerAncestral(tuple(fresh.sigmas.double().tolist())).plan()
-    plan = replace(plan, time=fresh.timesteps, start=float(fresh.init_noise_sigma))
-    return Recipe(plan, _converted(plan, fresh.config.prediction_type))
-
-
-def _limit(config: Any) -> Limit | None:
-    if config.thresholding:
-        return Threshold(config.dynamic_thresholding_ratio, config.sample_max_value)
-    if config.clip_sample:
-        return Clip(float(config.clip_sample_range))
-    return None

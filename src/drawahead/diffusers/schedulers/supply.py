@@ -1,17 +1,27 @@
-"""A scheduler at work on numbers of ours: noise where it calls for it, and float64 throughout."""
+"""A scheduler at work on numbers of ours: noise where it calls for it, float64 throughout, and what comes of it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import inspect
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from drawahead.diffusers.networks import learns_variance
 from drawahead.errors import InputError
+
+ENTRIES = (4, 1, 4, 4)  # of a trial, in rows of small numbers and of large ones, by turns
+LARGE = 37.0  # the size of these
+LEFT = 1e-8  # of a step, that need not be explained
+_SAME = 1e-10  # of a column, that the ones before it do not hold
+
+Options = Mapping[str, Any]
 
 
 @final
@@ -49,90 +59,167 @@ def in_float64(scheduler: Any) -> Any:
     return scheduler
 
 
-@contextmanager
-def lent(scheduler: Any) -> Iterator[Any]:
-    """A scheduler to work with, its tables on the CPU; the one given is the same afterwards.
-
-    It is a copy. But a function that was put on the object itself may refer to that very object, which a copy is not:
-    then it is the object, and is put back as it was.
-    """
-    own = has_functions(scheduler)
-    working, before = (scheduler, _state(scheduler)) if own else (copy.deepcopy(scheduler), {})
-    try:
-        for name, value in vars(working).items():
-            if isinstance(value, Tensor):
-                setattr(working, name, value.cpu())
-        yield working
-    finally:
-        if own:
-            _put(scheduler, before)
+def copied(scheduler: Any) -> Any:
+    """A copy with its tables on the CPU."""
+    scheduler = copy.deepcopy(scheduler)
+    for name, value in vars(scheduler).items():
+        if isinstance(value, Tensor):
+            setattr(scheduler, name, value.cpu())
+    return scheduler
 
 
-def again(scheduler: Any) -> Callable[[], Any]:
-    """Gives schedulers that are as this one is now, one after another: copies, or itself, as in `lent`."""
-    if not has_functions(scheduler):
-        return lambda: copy.deepcopy(scheduler)
-    before = _state(scheduler)
-
-    def same() -> Any:
-        _put(scheduler, copy.deepcopy(before))
-        return scheduler
-
-    return same
+def fresh(scheduler: Any, first: int = 0) -> Any:
+    """A copy in float64, about to take step number `first`."""
+    scheduler = in_float64(copied(scheduler))
+    if first and hasattr(scheduler, "set_begin_index"):
+        scheduler.set_begin_index(first)
+    return scheduler
 
 
-def has_functions(scheduler: Any) -> bool:
-    """Whether functions were put on the object, in place of its class's."""
-    return any(map(callable, vars(scheduler).values()))
-
-
-def _state(scheduler: Any) -> dict[str, Any]:
-    return {name: copy.deepcopy(value) for name, value in vars(scheduler).items() if not callable(value)}
-
-
-def _put(scheduler: Any, state: dict[str, Any]) -> None:
-    for name in [name for name, value in vars(scheduler).items() if name not in state and not callable(value)]:
-        delattr(scheduler, name)
-    vars(scheduler).update(state)
+def check_functions(scheduler: Any) -> None:
+    """Refuse functions that were put on the object, in place of its class's: they may refer to that very object."""
+    if any(map(callable, vars(scheduler).values())):
+        raise InputError(
+            f"a function was put on the {type(scheduler).__name__} in place of its own, and copies are read, which "
+            "need not share it: make it a method of a class derived from that"
+        )
 
 
 def levels_of(scheduler: Any, time: Tensor) -> tuple[Tensor, Tensor]:
     """Signal and noise, (N + 1,), of the scheduler's own forward process; all signal, where it has none."""
-    for name in (
-        "_begin_index",
-        "_step_index",
-    ):  # where these are set, they decide how noisy a state is, and not the time
+    scheduler = fresh(scheduler)
+    for name in ("_begin_index", "_step_index"):  # where these are set, they decide how noisy a state is, not the time
         if hasattr(scheduler, name):
             setattr(scheduler, name, None)
-    ends = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    rows = []
-    for t in time:
-        one, none = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
-        rows.append([_noised(scheduler, x, g, t[None]) for x, g in ((one, none), (none, one))])
-    table = torch.cat([torch.tensor(rows, dtype=torch.float64), ends[None]])
-    return table[:, 0].contiguous(), table[:, 1].contiguous()
+    one, none = torch.ones(1, 1, 1, 1, dtype=torch.float64), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+
+    def noised(data: Tensor, noise: Tensor, t: Tensor) -> float:
+        if hasattr(scheduler, "add_noise"):
+            return float(scheduler.add_noise(data, noise, t))
+        return float(scheduler.scale_noise(data, t, noise) if hasattr(scheduler, "scale_noise") else data)
+
+    rows = [[noised(one, none, t), noised(none, one, t)] for t in time[:, None]]
+    signal, noise = torch.tensor([*rows, [1.0, 0.0]], dtype=torch.float64).T.contiguous()
+    return signal, noise
 
 
-def _noised(scheduler: Any, data: Tensor, noise: Tensor, time: Tensor) -> float:
-    if hasattr(scheduler, "add_noise"):
-        return float(scheduler.add_noise(data, noise, time))
-    if hasattr(scheduler, "scale_noise"):
-        return float(scheduler.scale_noise(data, time, noise))
-    return float(data)
+@dataclass(frozen=True)
+class Trials:
+    """What went into N steps, and what came out: float64 of shape (N, *ENTRIES) but for the scale."""
+
+    x: Tensor
+    scale: Tensor  # what x is multiplied with before the network sees it (N,)
+    output: Tensor  # with twice the channels, where a variance is read from it
+    noises: list[Tensor]
+    after: Tensor
+    data: Tensor | None  # what the scheduler says it takes for a prediction of the data
 
 
-def scales_of(scheduler: Any, steps: Sequence[int]) -> Tensor:
-    """What a state is multiplied with at these steps before the network sees it (len(steps),)."""
-    if not hasattr(scheduler, "scale_model_input"):
-        return torch.ones(len(steps), dtype=torch.float64)
-    scheduler, scales = in_float64(scheduler), []
-    x = torch.linspace(-2.0, 3.0, 4, dtype=torch.float64).view(1, 1, 2, 2)
-    for k in steps:
-        if hasattr(scheduler, "_step_index"):
-            scheduler._step_index = k
-        shown = scheduler.scale_model_input(x.clone(), scheduler.timesteps[k])
-        scales.append(float(shown.flatten()[0]) / -2.0)
+def stepped(scheduler: Any, output: Tensor, k: int, x: Tensor, old: Tensor | None, options: Options) -> Any:
+    """One call of `step`, as pipelines make it."""
+    time = scheduler.timesteps
+    if "old_pred_original_sample" in inspect.signature(scheduler.step).parameters:
+        return scheduler.step(output, old, time[k], time[k - 1] if old is not None else None, x, **options)
+    return scheduler.step(output, time[k], x, **options)
+
+
+def tried(ready: Any, first: int, options: Options, large: float) -> Trials:
+    """A scheduler whose timesteps are set, taken through them from number `first` on."""
+    scheduler = fresh(ready, first)
+    generator, learned = torch.Generator(), learns_variance(scheduler)
+    kind, steps = type(scheduler).__name__, len(scheduler.timesteps)
+    size = torch.tensor([1.0, large] * 2, dtype=torch.float64).view(-1, 1, 1, 1)
+
+    def drawn() -> Tensor:
+        return size * torch.randn(ENTRIES, dtype=torch.float64, generator=generator)
+
+    def supply(shape: tuple[int, ...]) -> Tensor:
+        if shape != ENTRIES:
+            raise InputError(f"{kind} draws noise of another shape than the state's")
+        with torch._C.DisableTorchFunction():
+            noises.append(drawn())
+        return noises[-1]
+
+    told, noised, scales, old = list[tuple[Any, ...]](), list[list[Tensor]](), list[float](), None
+    for k in range(first, steps):
+        generator.manual_seed(k)  # so that a step is the same, wherever the first one is
+        x, output = drawn(), drawn()
+        if learned:
+            x[2], output[2] = 0.0, 0.0
+            output = torch.cat([output, torch.rand(ENTRIES, dtype=torch.float64, generator=generator)], dim=1)
+        noises: list[Tensor] = []
+        with Supplied(supply):
+            time = scheduler.timesteps[k]
+            shown = scheduler.scale_model_input(x.clone(), time) if hasattr(scheduler, "scale_model_input") else x
+            answer = stepped(scheduler, output.clone(), k, x.clone(), old, options)
+        old = _data(scheduler, answer)
+        if not isinstance(answer[0], Tensor) or answer[0].shape != ENTRIES or not answer[0].is_floating_point():
+            raise InputError(f"a step of {kind} does not lead from a state to a state")
+        if not bool(answer[0].isfinite().all()):
+            raise InputError(
+                f"{kind} itself answers what is not finite at step {k} of {steps}, as where a timestep comes twice: "
+                f"use another number of steps or another timestep_spacing{_said(scheduler, options)}"
+            )
+        scales.append(float((shown[0] / x[0]).flatten()[0]))
         if not torch.allclose(shown, scales[-1] * x, rtol=1e-9):
-            kind = type(scheduler).__name__
             raise InputError(f"scale_model_input of {kind} does not multiply the state by a number")
-    return torch.tensor(scales, dtype=torch.float64)
+        told.append((x, output, answer[0], old))
+        noised.append(noises)
+    states, outputs, afters, data = zip(*told, strict=True)
+    none = torch.zeros(ENTRIES, dtype=torch.float64)
+    return Trials(
+        torch.stack(states),
+        torch.tensor(scales, dtype=torch.float64),
+        torch.stack(outputs),
+        [torch.stack(each) for each in itertools.zip_longest(*noised, fillvalue=none)],
+        torch.stack(afters),
+        None if any(each is None for each in data) else torch.stack(data),
+    )
+
+
+def _said(scheduler: Any, options: Options) -> str:
+    """Other settings that may be why."""
+    variance = getattr(scheduler.config, "variance_type", None)
+    settings = ({} if variance is None else {"variance_type": variance}) | dict(options)
+    return "".join(f", or another {name} than {value!r}" for name, value in settings.items())
+
+
+def _data(scheduler: Any, answer: Any) -> Tensor | None:
+    """What a step has taken for a prediction of the data, where it tells, or at least what it will look back at."""
+    outputs = getattr(scheduler, "model_outputs", None)
+    prediction = outputs[-1] if outputs else getattr(answer, "pred_original_sample", None)
+    if prediction is None and isinstance(answer, tuple) and len(answer) > 1:
+        prediction = answer[1]
+    return prediction if isinstance(prediction, Tensor) and prediction.shape == ENTRIES else None
+
+
+def least_squares(columns: list[Tensor], goal: Tensor) -> tuple[Tensor, Tensor]:
+    """The coefficients (len(columns), N) of tensors (N, rows, ...), and whether they leave nothing over, in any row
+    (N,). By Gram and Schmidt: what LAPACK answers changes in the last digit from call to call."""
+    rows = goal.flatten(2).norm(dim=2)[..., None].clamp(min=1e-300)
+    goal = (goal.flatten(2) / rows).flatten(1)
+    table = [(column.flatten(2) / rows).flatten(1) for column in columns]
+    width = torch.stack([column.norm(dim=1) for column in table]).clamp(min=1e-300)
+    table = [column / size[:, None] for column, size in zip(table, width, strict=True)]
+    basis = list[Tensor]()
+    r = torch.zeros(len(table), len(table), len(goal), dtype=torch.float64)
+    for j, column in enumerate(table):
+        for i, direction in enumerate(basis):
+            r[i, j] = (direction * column).sum(1)
+            column = column - r[i, j, :, None] * direction
+        r[j, j] = column.norm(dim=1)
+        basis.append(torch.where(r[j, j] > _SAME, 1 / r[j, j], 0.0)[:, None] * column)
+    share, left = torch.zeros_like(width), goal
+    for _ in range(2):  # once more, for what rounding has left
+        part = torch.zeros_like(width)
+        along = list[Tensor]()
+        for direction in basis:
+            along.append((direction * left).sum(1))
+            left = left - along[-1][:, None] * direction
+        for i in reversed(range(len(basis))):
+            part[i] = torch.where(r[i, i] > _SAME, (along[i] - (r[i, i + 1 :] * part[i + 1 :]).sum(0)) / r[i, i], 0.0)
+        share = share + part
+        left = goal - sum(size[:, None] * column for size, column in zip(share, table, strict=True))
+    fits = (left.view(*rows.shape[:2], -1).norm(dim=2) <= LEFT).all(1)
+    # A part of a step that is nothing but rounding is none.
+    return torch.where(share.abs() > 1e-12 * share.abs().amax(0), share, 0.0) / width, fits
