@@ -54,7 +54,7 @@ class Summary:
     def quantile(self, level: float) -> Tensor:
         """One of the quantiles that the summary was made with."""
         if level not in self.levels:
-            raise InputError(f"level {short(level)} was not asked for: name it in quantiles=, beside {self.levels}")
+            raise InputError(f"level {short(level)} is not among quantiles={self.levels}: add it")
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
