@@ -6,8 +6,8 @@
     pip install --no-deps --target weights 21cmpsdenoiser==1.0.2 einops
     python examples/films.py bands test_ps.npz --weights weights --out bands.gif       # minutes on a CPU
 
-`test_ps.npz` is in docs/tutorials of the source distribution of 21cmpsdenoiser. Both sides show the same sample, and
-a frame is one round: one call of the network, for one query or for many.
+`test_ps.npz` is in docs/tutorials of the source distribution of 21cmpsdenoiser, 1ubi.pdb in the Protein Data Bank.
+Both sides show the same sample, and a frame is one round: one call of the network, for one query or for many.
 """
 
 from __future__ import annotations
