@@ -36,11 +36,11 @@ class Entry:
     options: TargetOptions = field(default_factory=TargetOptions)
     window: int | None = None
     size: int = 200
-    """Of one picture, in pixels."""
+    """In pixels, of one picture."""
     key: str = ""
-    """Of its figure, where a target has several."""
+    """The name of its figure, if the target has several."""
     note: str = ""
-    """What is shown of it, where there are several."""
+    """What this picture shows, if the target has several."""
 
     @property
     def figure(self) -> str:
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """What draws these samples."""
+        """The command that draws these samples."""
         words = [f"drawahead sample {self.name}"]
         for name, value in self.options.given.items():
             words += [f"--{name} {shlex.quote(str(one))}" for one in (value if isinstance(value, list) else [value])]
@@ -64,22 +64,22 @@ ENTRIES = (
     Entry("fashion", 8, TargetOptions(steps=100), window=16, size=84),
     Entry("emoji", 4, TargetOptions(prompt=["red apple", "cactus", "honeybee", "blue heart"], steps=50), window=16),
     Entry("emoji-tokens", 4, TargetOptions(prompt=["red apple", "cactus", "honeybee", "blue heart"]), window=32),
-    Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380, note="Of a grid."),
+    Entry("spanning-tree", 1, TargetOptions(graph="grid:24"), size=380, note="of a grid"),
     Entry(
         "spanning-tree",
         4,
         TargetOptions(graph="complete:12"),
         size=190,
         key="spanning-tree-2",
-        note="Of a complete graph.",
+        note="of a complete graph",
     ),
-    Entry("dpp", 3, TargetOptions(kernel="points:12"), note="Of any size."),
-    Entry("dpp", 3, TargetOptions(kernel="points:12", items=20), key="dpp-fixed", note="Of 20 items."),
+    Entry("dpp", 3, TargetOptions(kernel="points:12"), note="of any size"),
+    Entry("dpp", 3, TargetOptions(kernel="points:12", items=20), key="dpp-fixed", note="of 20 items"),
     Entry("matching", 1, TargetOptions(graph="grid:6x20"), size=500),
     Entry("dominoes", 1, TargetOptions(size=16), size=300),
     Entry("aztec", 1, TargetOptions(size=16), size=380),
-    Entry("ising", 3, TargetOptions(size=12, coupling=0.2), key="ising-warm", note="Here 0.2."),
-    Entry("ising", 3, TargetOptions(size=12, coupling=0.44), note="Here 0.44."),
+    Entry("ising", 3, TargetOptions(size=12, coupling=0.2), key="ising-warm", note="with coupling 0.2"),
+    Entry("ising", 3, TargetOptions(size=12, coupling=0.44), note="with coupling 0.44"),
     Entry("product", 12),
     Entry("pairs", 12),
     Entry("urns", 12),
@@ -145,8 +145,9 @@ def _entry(entry: Entry, summary: str, drawn: Data) -> str:
     rounds, queries = (f"{drawn[name]:.1f}".removesuffix(".0") for name in ("rounds", "queries"))
     summary = summary[:1].upper() + summary[1:]
     cost = f"{drawn['steps']} steps in {rounds} rounds and {queries} queries per sample."
-    said = " ".join(filter(None, (f"**{entry.name}.** {summary}.", entry.note, cost)))
-    return f"{filled(said)}\n\n```\n{entry.command}\n```\n\n![{summary}](figures/{entry.figure}.png)"
+    note = f"; here {entry.note}" if entry.note else ""
+    caption = filled(f"**{entry.name}.** {summary}{note}. {cost}")
+    return f"{caption}\n\n```\n{entry.command}\n```\n\n![{summary}](figures/{entry.figure}.png)"
 
 
 def draw(entry: Entry, data: Data, path: Path) -> None:

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
 import drawahead as da
 from drawahead.samplers import SAMPLERS
+from examples import films
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -129,3 +131,41 @@ def test_every_sampler_is_listed_with_its_guarantee() -> None:
         promise = sampler.guarantee
         exact = "yes" if promise.exact else "no"
         assert f"| `{sampler.__name__}` | {exact} | {promise.rounds} | {promise.reference} |" in readme
+
+
+NETWORK = """
+import torch
+
+
+class UNet(torch.nn.Module):
+    def __init__(self, **sizes):
+        super().__init__()
+        self.mix = torch.nn.Conv2d(2, 1, 3, padding=1)
+
+    def forward(self, x, time, x_cdn):
+        return x + 0 * self.mix(torch.cat([x, x_cdn], 1))
+"""
+
+
+@pytest.mark.parametrize("film", ["protein", "bands"])
+def test_films_of_published_models_are_made(film: str, tmp_path: Path) -> None:
+    """The band with a network that has learned nothing, in the place of the published one."""
+    from PIL import Image
+
+    from drawahead.proteins.structures import made_up_backbone
+
+    out = tmp_path / "film.gif"
+    if film == "protein":
+        films.protein(made_up_backbone(12), Path(sys.prefix) / "weights", out)
+    else:
+        package = tmp_path / "psdenoiser"
+        package.mkdir()
+        (package / "model.py").write_text(NETWORK)
+        torch.save(films.unet_class(package)().state_dict(), package / "denoiser_model.pt")
+        np.savez(package / "constants.npz", noisy_mean=1.0, noisy_std=0.5, mean_mean=1.0, mean_std=0.5)
+        spectra = np.full((1, 32, 16), 10.0)
+        names = {"deltasq_realisations": spectra, "true_deltasq_means": spectra, "kperp_over_Mpc": np.arange(1.0, 33)}
+        np.savez(tmp_path / "spectra.npz", **names)
+        films.bands(tmp_path / "spectra.npz", tmp_path, out, number=0, draws=4, steps=8)
+    with Image.open(out) as image:
+        assert image.n_frames > 5 and out.stat().st_size < 1_500_000

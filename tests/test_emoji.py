@@ -159,7 +159,7 @@ def test_long_prompts_are_refused() -> None:
 
 @pytest.mark.usefixtures("emoji_weights")
 def test_more_samples_than_prompts_are_refused() -> None:
-    with pytest.raises(InputError, match="2 rows, but 3 samples"):
+    with pytest.raises(InputError, match="2 rows, but num_samples is 3"):
         da.sample(chain_of(PROMPTS), 3, seed=0)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tools import licences
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "licences.md").read_text()
@@ -17,17 +16,7 @@ ROWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def licences() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licences", ROOT / "tools" / "licences.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["licences"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_dependency_is_on_the_page(licences: ModuleType) -> None:
+def test_every_dependency_is_on_the_page() -> None:
     asked = licences.asked()
     assert {"core", "cli", "test", "all"} <= {*asked}
     for extra, requirements in asked.items():
@@ -39,13 +28,13 @@ def test_every_dependency_is_on_the_page(licences: ModuleType) -> None:
             assert wanted == "core" or extra in wanted.split(", "), (requirement.name, extra)
 
 
-def test_nothing_is_on_the_page_that_nobody_asks_for(licences: ModuleType) -> None:
+def test_nothing_is_on_the_page_that_nobody_asks_for() -> None:
     section = PAGE.split("## What comes with these")[0]
     named = {name.lower() for name in re.findall(r"(?m)^\| (\S+) \| \S+ \| .+ \|$", section)} - {"package"}
     assert named == {*licences.direct()}
 
 
-def test_every_shipped_network_has_its_data_on_the_page(licences: ModuleType) -> None:
+def test_every_shipped_network_has_its_data_on_the_page() -> None:
     weights = {path.stem for path in (ROOT / "models/drawahead_models").glob("*.safetensors")}
     assert weights == {name for name, _, _ in licences.cards()}
     flat = " ".join(PAGE.split())
@@ -68,7 +57,7 @@ def allowed(stated: str) -> bool:
     return bool(parts) and all(part.strip("() ") in ALLOWED or part in ALLOWED for part in parts)
 
 
-def test_what_the_lock_installs_may_be_used(licences: ModuleType) -> None:
+def test_what_the_lock_installs_may_be_used() -> None:
     """Of every package that is installed here."""
     names = sorted({name for name, _ in LOCKED})
     here = {name: licences.licence(licences.distribution(name)) for name in names if licences.is_installed(name)}
@@ -82,7 +71,7 @@ def test_others_may_not(stated: str) -> None:
     assert not allowed(stated)
 
 
-def test_the_lock_is_whole(licences: ModuleType) -> None:
+def test_the_lock_is_whole() -> None:
     """Every package that drawahead asks for, and all that these need here, with hashes."""
     assert all("--hash=sha256:" in rest for _, rest in LOCKED)
     needed = {*licences.direct(), *licences.indirect()}
@@ -92,7 +81,7 @@ def test_the_lock_is_whole(licences: ModuleType) -> None:
     assert len(LOCKED) > 100 and needed - of_cuda - absent - ours <= {name for name, _ in LOCKED}
 
 
-def test_licences_are_read_from_metadata(licences: ModuleType) -> None:
+def test_licences_are_read_from_metadata() -> None:
     assert licences.licence(licences.distribution("pytest")) == "MIT"
     assert "torch" in licences.direct() and "sympy" in licences.indirect()
     assert licences._found("no-such-package").licence == "not installed here"

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import drawahead
 from drawahead.cli.app import run
+from tools import release_check, sbom
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_version_is_written_once() -> None:
     assert "version" in PROJECT["project"]["dynamic"] and "version" not in PROJECT["project"]
     assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/drawahead/__init__.py"
-    assert tool("sbom").bill()["metadata"]["component"]["version"] == drawahead.__version__
+    assert sbom.bill()["metadata"]["component"]["version"] == drawahead.__version__
     assert not re.search(r"(?m)^version:", (ROOT / "CITATION.cff").read_text())
 
 
@@ -68,7 +58,7 @@ def test_what_pages_name_is_there(page: str) -> None:
 
 
 def test_the_bill_of_materials_holds_every_dependency_once() -> None:
-    bill = tool("sbom").bill()
+    bill = sbom.bill()
     names = [component["name"].lower() for component in bill["components"]]
     pairs = [(one["name"], one.get("version")) for one in bill["components"]]
     assert bill["specVersion"] == "1.6" and len(pairs) == len(set(pairs)) and len(names) > 120
@@ -79,22 +69,20 @@ def test_the_bill_of_materials_holds_every_dependency_once() -> None:
 
 
 def test_built_twice_is_compared(tmp_path: Path) -> None:
-    check = tool("release_check")
     for folder, rest in (("a", b"x"), ("b", b"y")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.whl").write_bytes(b"same")
         (tmp_path / folder / "other.whl").write_bytes(rest)
     (tmp_path / "a" / "one.whl").write_bytes(b"alone")
-    assert check.differing(tmp_path / "a", tmp_path / "b") == ["one.whl", "other.whl"]
-    assert check.differing(tmp_path / "a", tmp_path / "a") == []
+    assert release_check.differing(tmp_path / "a", tmp_path / "b") == ["one.whl", "other.whl"]
+    assert release_check.differing(tmp_path / "a", tmp_path / "a") == []
 
 
 def test_a_wheel_with_weights_is_too_large(tmp_path: Path) -> None:
-    check = tool("release_check")
     for package, refused in (("drawahead", True), ("drawahead_models", False)):
         wheel = tmp_path / f"{package}-1.0.0-py3-none-any.whl"
         wheel.write_bytes(b"x" * 2**22)
-        assert (check.too_large(wheel) is not None) is refused
+        assert (release_check.too_large(wheel) is not None) is refused
 
 
 def test_weights_are_in_a_package_of_their_own() -> None:
@@ -114,7 +102,7 @@ def test_the_package_index_is_told_what_is_tried() -> None:
         assert 3 < len(project["keywords"]) == len(set(project["keywords"]))
         assert "urls" not in project  # there is no public address yet
     pythons = [kind.rpartition(" :: ")[2] for kind in PROJECT["project"]["classifiers"] if ":: 3." in kind]
-    assert pythons == list(tool("release_check").VERSIONS)
+    assert pythons == list(release_check.VERSIONS)
     assert {"diffusion", "speculative sampling"} <= set(PROJECT["project"]["keywords"])
 
 
@@ -152,14 +140,17 @@ def test_what_the_conda_recipe_runs_works(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_everything_is_tried_and_what_cannot_be_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    check = tool("release_check")
-    tried = check.Tried()
+    tried = release_check.Tried()
 
     def ends(error: Exception | None) -> None:
         if error is not None:
             raise error
 
-    outcomes = {"plain": None, "ray": check.Missing("there is no wheel"), "cli": check.Failed("it broke")}
+    outcomes = {
+        "plain": None,
+        "ray": release_check.Missing("there is no wheel"),
+        "cli": release_check.Failed("it broke"),
+    }
     for name, error in outcomes.items():
         assert tried(name, "3.13", lambda error=error: ends(error)) == (error is None)
     assert tried.works == ["plain on Python 3.13"] and tried.failed == ["cli on Python 3.13"]
@@ -180,19 +171,17 @@ def test_everything_is_tried_and_what_cannot_be_is_said(capsys: pytest.CaptureFi
 def test_a_wheel_that_is_not_there_is_told_from_a_failure(
     code: str, error: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    check = tool("release_check")
     (tmp_path / "pip.py").write_text(code)
-    monkeypatch.setattr(check, "pip_install", lambda home: [sys.executable, home / "pip.py"])
-    kind = check.Missing if "wheel" in error else check.Failed
+    monkeypatch.setattr(release_check, "pip_install", lambda home: [sys.executable, home / "pip.py"])
+    kind = release_check.Missing if "wheel" in error else release_check.Failed
     with pytest.raises(kind, match=re.escape(error)):
-        check.install(tmp_path, "anything")
+        release_check.install(tmp_path, "anything")
 
 
 def test_interpreters_that_are_not_there_are_left_out() -> None:
-    check = tool("release_check")
     here = "{}.{}".format(*sys.version_info)
-    found = check.interpreters([here, "2.99"])
-    assert found == {here: sys.executable} and check.version_of(sys.executable) == here
+    found = release_check.interpreters([here, "2.99"])
+    assert found == {here: sys.executable} and release_check.version_of(sys.executable) == here
 
 
 def test_the_first_sample_takes_what_was_measured() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 
 import drawahead as da
 from tests.pages.test_browser import browser  # noqa: F401
+from tools import readme
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -27,14 +27,6 @@ PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *ROOT.glob("
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset)=\"([^\"]+)\"")
 TITLE = re.compile(r"^#{1,6} (.+?)\s*#*$", re.MULTILINE)
-
-
-def tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"drawahead_tool_{name}", ROOT / "tools" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 # In the repository
@@ -177,7 +169,7 @@ README = """# Name
 
 def test_the_readme_of_a_package_index_links_to_the_repository() -> None:
     pytest.importorskip("hatchling", reason="needs hatchling, which builds the package")
-    text = tool("readme").for_index(README, "https://forge.example/who/what.git/", "1.2.3")
+    text = readme.for_index(README, "https://forge.example/who/what.git/", "1.2.3")
     raw, blob = (f"https://forge.example/who/what/{kind}/v1.2.3/docs" for kind in ("raw", "blob"))
     assert text == README.replace("(docs/figures", f"({raw}/figures").replace('"docs/b', f'"{raw}/b').replace(
         "(docs/c.svg)](docs/c.md)", f"({raw}/c.svg)]({blob}/c.md)"
@@ -186,7 +178,7 @@ def test_the_readme_of_a_package_index_links_to_the_repository() -> None:
 
 def test_without_a_repository_the_readme_of_a_package_index_has_no_dead_links() -> None:
     pytest.importorskip("hatchling", reason="needs hatchling, which builds the package")
-    make = tool("readme").for_index
+    make = readme.for_index
     text = make(README, None, "1.2.3")
     assert "jobs, [here](#name), [there](https://example.org)" in text and "[code](docs/x.md)" in text
     assert "picture" not in text and "<img" not in text

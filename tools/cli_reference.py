@@ -15,29 +15,29 @@ INTRO = """# The command line
 
 <!-- Made by `python tools/cli_reference.py > docs/cli.md`; a test compares. -->
 
-`drawahead` draws samples, writes pages about them, compares and tests samplers. `pip install 'drawahead[cli]'` installs
-it. Options have the same name and meaning in every command that has them:
+`drawahead` draws samples, writes pages about them, and compares and tests samplers. Install it with `pip install
+'drawahead[cli]'`. An option has the same name and meaning in every command that has it:
 
 """
 WHY = """
-Commands, options, targets and samplers may be written in capitals, and a misspelt name is answered with the one that
-was probably meant. Where an option is missing, it would mean nothing: `compare` runs every sampler; your own model,
-which `verify` tests, has its device and dtype already, and the verdict is an exit status; `report` shows a job as it
-was drawn; `demo` shows one thing; `targets`, `samplers` and `models` only list.
+Upper and lower case do not matter in the names of commands, options, targets and samplers, and the error about a
+misspelt name suggests the right one. A command lacks the options that would have no meaning there: `compare` runs every
+sampler; your own model, which `verify` tests, already has its device and dtype, and the verdict is an exit status;
+`report` shows a finished job; `targets`, `samplers` and `models` only list.
 
-Samples and reports go to stdout. Progress goes to stderr, in one line that shows samples and steps done, rounds,
-queries, steps a second and the time left; it is shown on a terminal only, and never with `--quiet`. With `--json`
-stdout holds one JSON object and nothing else.
+Samples and reports go to stdout. Progress goes to stderr, in one line: samples and steps done, rounds, queries, steps
+per second and the time left. It appears on a terminal only, and not with `--quiet`. With `--json`, stdout holds one
+JSON object and nothing else.
 
 | exit status | |
 |---|---|
-| 0 | all went well |
-| 1 | it could not be done: one line on stderr says why |
-| 2 | there is no such command or option |
+| 0 | success |
+| 1 | failure: one line on stderr says why |
+| 2 | no such command or option |
 | 3 | `verify`: the model failed a check |
-| 130 | Ctrl-C: what was finished is kept |
+| 130 | Ctrl-C: finished samples are kept |
 
-`drawahead --install-completion` makes the shell complete commands, options, and the names of targets and samplers.
+`drawahead --install-completion` sets up completion in your shell: commands, options, names of targets and samplers.
 """
 
 

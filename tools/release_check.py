@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -216,11 +215,9 @@ def keep(folder: Path, *built_: Path) -> None:
     for file in built_:
         shutil.copy2(file, folder)
     (folder / "SHA256SUMS").write_text("".join(f"{digest(file)}  {file.name}\n" for file in built_))
-    spec = importlib.util.spec_from_file_location("sbom", ROOT / "tools" / "sbom.py")
-    assert spec is not None and spec.loader is not None
-    sbom = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sbom)
-    (folder / "sbom.json").write_text(json.dumps(sbom.bill(), indent=1) + "\n")
+    from sbom import bill  # beside this file
+
+    (folder / "sbom.json").write_text(json.dumps(bill(), indent=1) + "\n")
     say(f"kept in {folder}")
 
 

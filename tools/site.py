@@ -22,6 +22,11 @@ CSS = """
 .md-typeset p code, .md-typeset li code, .md-typeset h1, .md-typeset h2, .md-typeset h3 { overflow-wrap: anywhere; }
 .md-typeset table:not([class]) code { white-space: nowrap; }
 .md-typeset table:not([class]) th { min-width: 0; }
+.md-typeset .highlight .go { color: var(--md-code-fg-color); }
+@media (max-width: 44.9375em) {
+  .md-typeset table:not([class]) { font-size: 0.6rem; }
+  .md-typeset table:not([class]) :is(th, td) { padding: 0.5em 0.6em; }
+}
 """
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""Exact samples from any-order autoregressive models and diffusion models in a handful of parallel rounds."""
+"""Exact samples from diffusion, masked and left-to-right models in few parallel rounds."""
 
 from typing import TYPE_CHECKING
 

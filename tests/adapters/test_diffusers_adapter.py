@@ -369,7 +369,7 @@ def test_class_labels() -> None:
     assert torch.equal(drawn(2), drawn(None, told))
     assert not torch.equal(drawn(2), drawn(3))
     assert torch.allclose(drawn([2, 3]), torch.stack([drawn(2)[0], drawn(3)[1]]), atol=1e-5)
-    with pytest.raises(InputError, match="has 3 rows, but 4 samples are asked for"):
+    with pytest.raises(InputError, match="has 3 rows, but num_samples is 4"):
         da.sample(from_diffusers(unet, scheduler, class_labels=[1, 2, 3], shape=SHAPE), 4)
 
 

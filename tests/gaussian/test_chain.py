@@ -124,7 +124,7 @@ def test_a_start_for_every_sample() -> None:
     chain = GaussianChain(lambda x, k: x, Walk((0.0, 0.0)), (2,), start=start, dtype=torch.float64)
     for sampler in EVERY:
         assert torch.equal(da.sample(chain, 3, sampler=sampler, seed=0, max_live=2).samples, 4 * start)
-    with pytest.raises(InputError, match="start has 3 rows, but 4"):
+    with pytest.raises(InputError, match="start has 3 rows, but num_samples is 4"):
         da.sample(chain, 4)
 
 

@@ -195,7 +195,7 @@ def test_the_shape_of_a_sample(sampler: Sampler) -> None:
     both = StackedChain(first, plan_of(final=torch.eye(2)), (3, 2), start=start, dtype=torch.float64)
     lanes = da.sample(both, 2, sampler=sampler, seed=0).samples
     assert lanes.shape == (2, 2, 3, 2) and torch.allclose(lanes[:, 0] - lanes[:, 1], samples, atol=1e-9)
-    with pytest.raises(InputError, match="start has 2 rows, but 3"):
+    with pytest.raises(InputError, match="start has 2 rows, but num_samples is 3"):
         da.sample(chain, 3, sampler=sampler)
 
 

@@ -193,7 +193,7 @@ class TokenChain(Chain):
             table = getattr(self, name)
             if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:
                 raise InputError(
-                    f"{name} has {len(table)} rows, but {num_samples} samples are asked for: give one for each sample, "
+                    f"{name} has {len(table)} rows, but num_samples is {num_samples}: give one for each sample, "
                     "the same again to draw several of it"
                 )
 

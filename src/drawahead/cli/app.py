@@ -23,7 +23,7 @@ from drawahead.cli.saying import INTERRUPTED, Stopped, fail, say, usage
 from drawahead.errors import DrawaheadError
 
 FIRST = """\
-drawahead draws exact samples from masked and diffusion models, in few rounds.
+Exact samples from diffusion, masked and left-to-right models, in few rounds.
 
   drawahead demo                          texts, pictures from words, a tiling
   drawahead sample text --prompt "We ___" fill in blanks with a shipped network
@@ -84,7 +84,7 @@ class PlainGroup(TyperGroup):
 
 
 app = typer.Typer(
-    help="Exact samples from any-order autoregressive and diffusion models in a handful of parallel rounds.",
+    help="Exact samples from diffusion, masked and left-to-right models in few parallel rounds.",
     epilog="A first look: drawahead demo. Help with a command: drawahead sample --help.",
     cls=PlainGroup,
     context_settings={"token_normalize_func": str.lower},

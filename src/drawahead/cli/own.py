@@ -30,7 +30,7 @@ def own(name: str, *, prompt: str | None = None, steps: int | None = None) -> Ch
     if ":" not in name:
         return _from_folder(Path(name), prompt, steps)
     if prompt is not None or steps is not None:
-        raise InputError("--prompt and --steps are for model folders; give your function what it needs yourself")
+        raise InputError("--prompt and --steps apply to model folders only: set them in your own function")
     return as_own_chain(name, found(name))
 
 

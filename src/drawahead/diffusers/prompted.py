@@ -114,7 +114,7 @@ class PromptedPipeline:
         if not watch.done:
             inner = [name for name, part in vars(self.pipe).items() if hasattr(part, "components")]
             remedy = f": it is made of other pipelines ({', '.join(inner)}), so give from_pipe those" if inner else ""
-            raise InputError(f"{watch.kind} takes no step of its scheduler when it is called like this{remedy}")
+            raise InputError(f"{watch.kind} does not step its scheduler with these arguments{remedy}")
         report: Report = results[-1].report
         report = replace(report, choice="; ".join(filter(None, (report.choice, note))))
         if not return_dict:

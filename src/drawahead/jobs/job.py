@@ -196,7 +196,7 @@ def _converted(folder: Path, found: dict[str, Any]) -> dict[str, Any]:
     are in a journal, a line each; the first ones had no sha256 of their own."""
     seal = found.pop(SEAL, None)
     if seal is not None and seal != files.sha256(json.dumps(found, sort_keys=True).encode()):
-        raise InputError("it is damaged, or was edited: it does not have the sha256 that it tells; put it back")
+        raise InputError("it is damaged or was edited: its sha256 does not match; restore it")
     found = {"condition": "", "chain": {}, **found}  # the first ones had neither
     entries = found.pop("shards", None)
     own = Config.from_dict(dict(validate.keys("it", found, "format", "created", "versions", "report", *_CONFIG)))

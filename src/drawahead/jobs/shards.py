@@ -77,7 +77,7 @@ class Shard:
         about = _about(io.BytesIO(data), len(data), self.path)
         sealed = files.is_sealed(data, about[SEAL]) if SEAL in about else files.sha256(data) == self.record
         if not sealed:
-            raise InputError(f"the shard {self.path} is damaged: it does not have the sha256 that it should have")
+            raise InputError(f"the shard {self.path} is damaged: its sha256 does not match")
         _check_job(about, self.config, self.path)
         tensors = _loaded(data, f"the shard {self.path}")
         own, numbers = tensors.get("samples"), tensors.get("numbers")
@@ -151,7 +151,7 @@ def condition(folder: Path, expected: str) -> Conditions:
     path = folder / CONDITION
     tables: Conditions = _loaded(files.read(path, "the condition", _MOST_BYTES), f"the condition {path}")
     if fingerprint(tables) != expected:
-        raise InputError(f"the condition {path} is damaged: it is not the one that the manifest tells of")
+        raise InputError(f"the condition {path} is damaged: it does not match the manifest")
     return tables
 
 

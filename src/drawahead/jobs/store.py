@@ -136,7 +136,7 @@ def read_json(path: Path, what: str, most: int = _MOST_BYTES) -> tuple[dict[str,
 def check_seal(found: dict[str, Any], data: bytes) -> None:
     """Refuse an object that is not what its sha256 tells; take that out."""
     if not files.is_sealed(data, found.pop(SEAL, None)):
-        raise InputError("it is damaged, or was edited: it does not have the sha256 that it tells; put it back")
+        raise InputError("it is damaged or was edited: its sha256 does not match; restore it")
 
 
 @final

@@ -56,7 +56,7 @@ def checked(condition: Condition, device: torch.device) -> Conditions:
                 f"{where} must have a row for each sample, or one for all: its shape is {tuple(table.shape)}"
             )
         if table.device != device and (table.device.type, table.device.index or 0) != (device.type, device.index or 0):
-            raise InputError(f"{where} is on {table.device}, but the model is asked on {device}: move it there")
+            raise InputError(f"{where} is on {table.device}, but the model runs on {device}: move it there")
     return FrozenTables(named)
 
 
@@ -65,7 +65,7 @@ def check_rows(condition: Conditions, num_samples: int, **more: Tensor | None) -
     for name, table in ({f"condition[{name!r}]": table for name, table in condition.items()} | more).items():
         if table is not None and 1 != len(table) < num_samples:
             raise InputError(
-                f"{name} has {len(table)} rows, but {num_samples} samples are asked for: give one row for each sample, "
+                f"{name} has {len(table)} rows, but num_samples is {num_samples}: give one row for each sample, "
                 "a single one for all, or draw several of each row by da.science.repeated(chain, draws)"
             )
 

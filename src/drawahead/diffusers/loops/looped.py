@@ -113,7 +113,7 @@ class Loop:
 
 
 def _none(call: int, values: dict[int, Tensor]) -> Sequence[Tensor]:
-    raise InputError("a network is asked about what a scheduler has led to")
+    raise InputError("a network takes the result of a scheduler as an input, so its steps cannot be sampled ahead")
 
 
 @final
