@@ -20,7 +20,7 @@ from torch import Tensor
 from drawahead.errors import InputError
 from drawahead.rtk.potentials import Difference, Potential
 from drawahead.rtk.scores import ScoreOracle
-from drawahead.schedules.base import levels
+from drawahead.schedules.ladder import levels
 from drawahead.validate import number, whole
 from drawahead.values import dataclass
 

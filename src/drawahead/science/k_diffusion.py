@@ -20,7 +20,7 @@ from drawahead.errors import InputError
 from drawahead.oracles.condition import Condition
 from drawahead.oracles.denoisers import Denoiser, from_data_prediction
 from drawahead.schedules import EulerAncestral, Plan, Schedule
-from drawahead.schedules.base import levels
+from drawahead.schedules.ladder import levels
 from drawahead.schedules.stacked import StackedPlan
 from drawahead.science.rows import Tables
 from drawahead.validate import number
