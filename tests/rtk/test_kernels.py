@@ -1,4 +1,4 @@
-"""Kernels: the adjusted ones leave their law unchanged, and all get there from where they start."""
+"""Kernels: steps are what the equations say, adjusted ones leave their law unchanged, all get there in the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.linalg import expm
 from torch import Tensor
+from torch.special import ndtr
 
 import drawahead as da
 from drawahead import rtk
@@ -19,6 +21,7 @@ from drawahead.rtk import (
     MALA,
     ULA,
     ULD,
+    CentredStart,
     FunctionPotential,
     GaussianStart,
     LineIntegral,
@@ -26,15 +29,20 @@ from drawahead.rtk import (
     Noise,
     ProjectedMALA,
     RTKTarget,
+    Segments,
+    Start,
     State,
     kernels,
 )
 from tests.exactness import LEVEL
 from tests.rtk.laws import (
     MIXTURE,
+    ROWS,
     gaussian_case,
+    integrated,
     mixture_case,
     normals,
+    unadjusted_p_value,
 )
 from tests.rtk.mutants import (
     BALL,
@@ -42,10 +50,13 @@ from tests.rtk.mutants import (
     MALA_GAUSSIAN,
     MALA_MIXTURE,
     MUTANTS,
+    ULA_GAUSSIAN,
+    ULD_GAUSSIAN,
     EulerForLeapfrog,
     InvertedProposalRatio,
     Mutant,
     NoProposalRatio,
+    WrongVariance,
 )
 
 Check = Callable[[float], None]
@@ -210,3 +221,122 @@ class TestAlone:
     def test_settings_that_make_no_sense(self, make: Callable[[], object], message: str) -> None:
         with pytest.raises(da.InputError, match=message):
             make()
+
+
+PAIRS = [(2.0, 0.1), (1.0, 0.1), (3.0, 0.5), (1e-6, 1e-3), (0.01, 0.1), (1.0, 0.5), (1.0, 0.49999), (25.0, 2.0)]
+
+
+class TestOneStepOfULD:
+    @pytest.mark.parametrize(("gamma", "tau"), [*PAIRS, (1e-9, 1e-6), (1e4, 1e-9), (1e-3, 1e3), (40.0, 1.0)])
+    def test_noise_and_mean_are_the_integrals(self, gamma: float, tau: float) -> None:
+        step, truth = ULD(tau, gamma, 1).coefficients, integrated(gamma, tau)
+        var_z, cov, var_v = step.covariance
+        found = {**vars(step), "var_z": var_z, "cov": cov, "var_v": var_v}
+        assert {name: found[name] for name in truth} == pytest.approx(truth, rel=1e-12, abs=0)
+
+    @pytest.mark.parametrize(("gamma", "tau"), [(2.0, 0.1), (1.0, 0.1), (3.0, 0.5), (0.2, 0.5), (5.0, 1.0)])
+    def test_they_solve_the_equations(self, gamma: float, tau: float) -> None:
+        """The same by matrix exponentials: of the drift, and (Van Loan) of drift and noise together."""
+        drift = torch.tensor([[0.0, 1.0], [0.0, -gamma]], dtype=torch.float64)
+        noise = torch.tensor([[0.0, 0.0], [0.0, 2 * gamma]], dtype=torch.float64)
+        both = torch.cat([torch.cat([-drift, noise], 1), torch.cat([torch.zeros_like(drift), drift.T], 1)])
+        flow = torch.from_numpy(expm(tau * both.numpy()))
+        covariance = flow[2:, 2:].T @ flow[:2, 2:]
+        step = ULD(tau, gamma, 1).coefficients
+        expected = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+        assert step.covariance == pytest.approx(expected, rel=1e-8)
+        assert (step.drift, step.keep) == pytest.approx(flow[2:, 2:].T[:, 1].tolist(), rel=1e-9)
+
+    @pytest.mark.parametrize("gamma", [1e-8, 1e-4, 1e-2, 1.0, 50.0, 1e4])
+    def test_the_noise_is_always_a_law(self, gamma: float) -> None:
+        for power in range(-8, 4):
+            step = ULD(10.0**power, gamma, 1).coefficients
+            var_z, cov, var_v = step.covariance
+            assert step.v_u2 > 0 and var_z > 0 and var_z * var_v > cov**2
+
+    def test_a_well_known_mistake_shows(self) -> None:
+        """A factor misplaced in Var z: right at gamma = 2, no variance at all at gamma = 1."""
+        assert WrongVariance(0.1, 2.0, 1).coefficients.covariance == pytest.approx(
+            ULD(0.1, 2.0, 1).coefficients.covariance, rel=1e-9
+        )
+        wrong = WrongVariance(0.5, 3.0, 1).coefficients.covariance
+        assert wrong[0] != pytest.approx(integrated(3.0, 0.5)["var_z"], rel=0.1)
+        with pytest.raises(ValueError, match="math domain error"):
+            _ = WrongVariance(0.1, 1.0, 1).coefficients
+
+
+class TestUnadjusted:
+    """On a Gaussian, whatever the steps: the law of (z, v) after all of them, by a linear recursion."""
+
+    @pytest.mark.parametrize(
+        "kernel",
+        [
+            ULA(*ULA_GAUSSIAN),
+            ULD(*ULD_GAUSSIAN),
+            ULD(0.5, 0.6, 5, CentredStart()),
+            ULD(0.2, 8.0, 20, GaussianStart(6.0)),
+        ],
+        ids=repr,
+    )
+    def test_has_the_law_that_its_steps_say(self, kernel: ULA | ULD, check: Check) -> None:
+        check(unadjusted_p_value(kernel))
+
+
+class TestTheory:
+    EPS = 0.1
+
+    @pytest.mark.parametrize(
+        "make", [ULD.from_theory, MALA.from_theory, ProjectedMALA.from_theory], ids=["ULD", "MALA", "ball"]
+    )
+    def test_the_error_is_at_most_eps(self, make: Callable[[float, int, float], MarkovKernel], check: Check) -> None:
+        """In total variation, so in Kolmogorov's distance D: P(D > eps + u) <= 2 exp(-2 n u^2) if it is (Massart)."""
+        smoothness = 6.0
+        grid = torch.linspace(-6, 6, 2001, dtype=torch.float64)[:, None].requires_grad_()
+        score = rtk.exact(MIXTURE)(grid, torch.full((2001,), 0.15, dtype=torch.float64))
+        (curvature,) = torch.autograd.grad(score.sum(), grid)
+        assert float(curvature.abs().max()) < smoothness
+        case = mixture_case(eta=math.log(1 + 1 / (2 * smoothness)) / 2)
+        kernel = make(smoothness, 1, self.EPS)
+        u = case.uniforms(kernel.draw(case.target, Noise.of_samples(0, ROWS))[0])[0].sort().values
+        ranks = torch.arange(ROWS + 1, dtype=torch.float64) / ROWS
+        distance = float(torch.maximum(ranks[1:] - u, u - ranks[:-1]).max())
+        check(min(1.0, 2 * math.exp(-2 * ROWS * max(0.0, distance - self.EPS) ** 2)))
+
+    def test_what_the_constructors_choose(self) -> None:
+        uld = ULD.from_theory(4.0, d=9, eps=0.1, second_moment=16.0)
+        log = math.log(2 * 4 * 25 / 0.01)
+        assert uld.tau == pytest.approx(0.1 / math.sqrt(9 * 4 * log)) and uld.gamma == 4.0
+        assert uld.steps == math.ceil(log / (2 * uld.tau)) and uld.begin == CentredStart()
+        mala, ball = (make(4.0, d=9, eps=0.1) for make in (MALA.from_theory, ProjectedMALA.from_theory))
+        assert mala.tau == ball.tau == pytest.approx(1 / 108)
+        assert mala.steps == ball.steps == math.ceil(27 * (9 * math.log(2) + math.log(10)))
+        assert mala.begin == ball.begin == GaussianStart(8.0)
+
+    def test_starts(self) -> None:
+        """The start of the theorem on MALA: N(exp(-eta) (2 L + 1) / (4 L) x', I / (4 L)) at its eta."""
+        smoothness = 3.0
+        eta = math.log(1 + 1 / (2 * smoothness)) / 2
+        slope, scale = GaussianStart(2 * smoothness).coefficients(eta)
+        assert slope == pytest.approx(math.exp(-eta) * (2 * smoothness + 1) / (4 * smoothness))
+        assert scale == pytest.approx(1 / math.sqrt(4 * smoothness))
+        assert CentredStart().coefficients(eta) == pytest.approx((0, math.sqrt(math.exp(2 * eta) - 1)))
+        assert GaussianStart(1.0).coefficients(eta) == pytest.approx(
+            (math.exp(-eta), math.sqrt(1 - math.exp(-2 * eta)))
+        )
+
+
+def test_the_default_start_is_the_closest_when_steps_are_few() -> None:
+    """Two steps of MALA in each of many segments: Kolmogorov's distance to the last law, from 2000 samples."""
+    smoothness, last = 9.0, 0.05
+    segments = Segments.from_smoothness(smoothness, 3.0, last)
+    signal = math.exp(-last)
+    scale = (signal**2 * MIXTURE.variances + 1 - signal**2).sqrt()
+
+    def distance(begin: Start) -> float:
+        kernel = MALA(1 / (3 * smoothness), 2, begin)
+        z = rtk.sample(MIXTURE, kernel=kernel, segments=segments, num_samples=2000).samples
+        u = (ndtr((z - signal * MIXTURE.means.T) / scale) * MIXTURE.log_weights.softmax(0)).sum(1).sort().values
+        return float((u - torch.arange(2000) / 2000).abs().max())
+
+    default, centred, theory = (distance(begin) for begin in (GaussianStart(), CentredStart(), GaussianStart(18.0)))
+    assert 3 * default < min(centred, theory)
