@@ -247,7 +247,6 @@ class Counting(transformers.LogitsProcessor):  # type: ignore[misc, name-defined
         ({"num_beams": 2}, "beam search.*leave custom_generate out"),
         ({"return_dict_in_generate": True, "output_scores": True}, "output_scores=True"),
         ({"sampler": da.Block()}, "left-to-right model cannot give"),
-        ({"first_guess": "above"}, r"first_guess must be LastAnswer\(\)"),
         ({"logits_processor": [Counting()]}, "Counting keeps something between its calls"),
         ({"guidance_scale": 2.0}, "UnbatchedClassifierFreeGuidance.* keeps something between its calls"),
     ],

@@ -145,7 +145,7 @@ def test_deaths_and_delays_at_random(seed: int, alone: Tensor) -> None:
     dice = random.Random(seed)
 
     def fate(worker: int, call: int) -> object:
-        if call and dice.random() < 0.1:
+        if call and dice.random() < 0.2:
             return Died("by dice")
         return dice.choice([0.0, 0.0, 0.01])
 

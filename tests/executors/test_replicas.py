@@ -10,7 +10,6 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import AnswerError, InputError, Replicas, SamplingError
-from drawahead.chains import Chain
 from drawahead.samplers import Sampler
 from tests.executors.troubled import Crowded, Troubled, cube, network, small
 from tests.instances import SMALL
@@ -124,17 +123,6 @@ def test_each_replica_has_a_memory_of_its_own() -> None:
     assert len(told) == 1 and len(executor.notes) == 1 and max(crowded.sizes[4:]) <= 3
 
 
-class Unknown(Chain):
-    """A chain of which executors know nothing."""
-
-    steps = 1
-
-    def start(self, seed: object, samples: object, tally: object) -> None: ...  # type: ignore[override]
-    def check(self, num_samples: int) -> None: ...
-    def empty(self, num_samples: int) -> Tensor:
-        return torch.zeros(num_samples)
-
-
 def test_what_cannot_be_replicated_is_refused() -> None:
     oracle = small()
     for wrong, words in (
@@ -142,7 +130,6 @@ def test_what_cannot_be_replicated_is_refused() -> None:
         (oracle, "list"),
         ([oracle, oracle], "object of its own"),
         ([network], "TokenChain"),
-        ([Unknown()], "Unknown cannot be shared"),
     ):
         with pytest.raises(InputError, match=words):
             Replicas(wrong)  # type: ignore[arg-type]

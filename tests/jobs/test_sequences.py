@@ -4,6 +4,7 @@ must find it."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import json
 from collections.abc import Callable
@@ -29,8 +30,10 @@ def test_every_field_has_its_turn(tmp_path: Path) -> None:
     """Of a request, of every chain, and of a manifest."""
     asked = {field.name for field in dataclasses.fields(da.jobs.model.JobRequest)}
     assert {"num" if name == "num_samples" else name for name in ASKED} == asked
-    model = {"oracle", "denoiser", "condition", "shape", "device"}  # the user's own, or compared since ever
-    settings = {*da.TokenChain.settings, *da.GaussianChain.settings, *da.StackedChain.settings}
+    # The user's own, or compared since ever.
+    model = {"oracle", "length", "vocab_size", "denoiser", "condition", "shape", "device"}
+    kinds = (da.TokenChain, da.GaussianChain, da.StackedChain)
+    settings = {name for kind in kinds for name in inspect.signature(kind).parameters}
     changed = {name for _, change in CHANGED.values() for name in change}
     assert settings - model == changed
     draw(tmp_path / "job", tokens(), shards=2)

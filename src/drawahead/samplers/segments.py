@@ -1,4 +1,4 @@
-"""SegmentBatch of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
+"""Segments of paths drafted, verified and committed: what threads of single paths have the engine do `Together`.
 
 Such a function is called with tables that have a row for each thread; what follows them is the same for all.
 """
@@ -42,7 +42,7 @@ Accepts = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class SegmentBatch:
-    """SegmentBatch [a, b) of a batch of paths."""
+    """Segments [a, b) of a batch of paths."""
 
     whole: Paths
 
