@@ -74,12 +74,13 @@ def draw(
     an `Interrupted`, with what was finished of the shard under way. The finished shards are kept whatever happens.
     """
     place = Path(folder)
-    instance("graphs", graphs, bool | None, "True, False or None")  # a manifest holds it
+    for what, given in (("graphs", graphs), ("resume", resume), ("progress", progress)):
+        instance(what, given, bool | None, "True, False or None")
     if workers is not None and (executor is not None or on_round is not None):
         raise InputError("workers draw whole shards: what answers their rounds is made with the target; no on_round")
     asked = JobRequest(
         validate.text("name", name, 1000),
-        validate.plain("options", {**(options or {})}),
+        validate.plain("options", {} if options is None else {**options}),
         whole("num_samples", num_samples, 1),
         as_sampler(sampler),
         None if seed is None else validate.count("seed", seed, 0, 2**64 - 1),

@@ -80,7 +80,7 @@ def film(
     costs the same rounds once more.
     """
     chain, sampler = as_chain(target), as_sampler(sampler)
-    view = view or view_of(chain)
+    view = view_of(chain) if view is None else view
     rows = _traced(result)[: whole("samples", samples, 1)]
     if not rows:
         raise InputError("no sample of this result was followed to its end: there is nothing to film")

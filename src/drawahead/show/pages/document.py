@@ -45,7 +45,7 @@ def document(
         _SCRIPTS,
         summary.charts(report),
         film,
-        title=escape(title or "drawahead"),
+        title=escape(title) or "drawahead",
         eyebrow=escape(title),
         headline=escape(summary.headline(report)),
         sentences=escape(" ".join(summary.sentences(report))),
@@ -54,7 +54,9 @@ def document(
         samples=shown.html(),
         samples_note=shown.note,
         without_samples="" if shown.shown else "hidden",
-        about="".join(row(name, value) for name, value in _configuration(report, about or {}).items()),
+        about="".join(
+            row(name, value) for name, value in _configuration(report, {} if about is None else about).items()
+        ),
     )
     if path is not None:
         write(path, page)

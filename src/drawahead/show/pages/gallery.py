@@ -61,7 +61,7 @@ def gallery(target: Target, result: Result, samples: int | None = None, *, view:
     view: how they are shown; None takes the target's own view.
     """
     chain = as_chain(target)
-    view = view or view_of(chain)
+    view = view_of(chain) if view is None else view
     # A result may hold only the first samples of a long job, of which the report tells everything.
     report, most = result.report, view.shown if samples is None else whole("samples", samples, 0)
     pictures = map(view.picture, outputs(chain, result.samples[:most]))
@@ -88,7 +88,7 @@ def as_gallery(
     if isinstance(samples, Tensor):
         if samples.dim() < 2:
             raise InputError(f"samples must be a tensor (number, ...), not of shape {tuple(samples.shape)}")
-        view = view or view_of_samples(samples)
+        view = view_of_samples(samples) if view is None else view
         pictures = [view.picture(sample) for sample in samples[: view.shown if most is None else most]]
     elif isinstance(samples, str) or not isinstance(samples, Sequence):  # such as an array of numpy
         raise InputError("samples must be a gallery (drawahead.show.gallery), a tensor or a list of texts")

@@ -53,13 +53,13 @@ def page(
     note: a warning for readers; a run that was stopped early gets one anyway.
     """
     chain, sampler = as_chain(target), as_sampler(sampler)
-    view = view or view_of(chain)
+    view = view_of(chain) if view is None else view
     films = whole("films", films, 0)
     shown = gallery(chain, result, samples, view=view)
     filmed: Film | None = None
     if films and filmable(chain, result, sampler):
         filmed = film(chain, result, films, view=view, sampler=sampler)
-    note = note or ("" if result.complete else STOPPED)
+    note = note if len(note) or result.complete else STOPPED
     return document(result.report, path, title=title, samples=shown, film=filmed, about=about, note=note)
 
 
@@ -81,9 +81,9 @@ def job_page(
     config = job.config
     report = job.report
     chain = None if target is None else as_chain(target)
-    view = view or (None if chain is None else view_of(chain))
+    view = view_of(chain) if view is None and chain is not None else view
     films, samples = whole("films", films, 0), None if samples is None else whole("samples", samples, 0)
-    wanted = max(films, samples if samples is not None else view.shown if view else 36)
+    wanted = max(films, samples if samples is not None else 36 if view is None else view.shown)
     kept = job.samples(0, min(job.num_samples, wanted))
     note = "" if job.complete else f"The job is not complete: it has {job.num_samples:,} of {config.num:,} samples."
     if chain is None:
