@@ -31,10 +31,11 @@ class Packing:
 
     @staticmethod
     def of(k: Tensor, image: Tensor, images: int) -> Packing:
-        """Of states at steps k: those of different images share batches. While a graph is captured, when their number
-        must not depend on k, each has one of its own."""
+        """Of states at steps k: those of different images share batches. While a graph is compiled or captured, when
+        their number must not depend on k, each has one of its own."""
         alone = torch.arange(len(k), device=k.device)
-        if images == 1 or (k.is_cuda and torch.cuda.is_current_stream_capturing()):
+        fixed = torch.compiler.is_compiling() or (k.is_cuda and torch.cuda.is_current_stream_capturing())
+        if images == 1 or fixed:
             return Packing(alone, image, k, alone)
         order = (k * images + image).argsort(stable=True)
         _, run, counts = torch.unique_consecutive((k * images + image)[order], return_inverse=True, return_counts=True)
