@@ -15,9 +15,6 @@ from drawahead.diffusers.loops.comparing import close, rounding
 from drawahead.diffusers.loops.tape import Ref
 from drawahead.errors import InputError
 
-Key = tuple[int, int, int]
-"""A leaf of the arguments of a network: the number of the call, of the variant, and of the leaf."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
