@@ -276,7 +276,7 @@ REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
         {"num_inference_steps": 9},
         "looks back more than one",
     ),
-    (DDPMScheduler, {}, {"step_options": {"s_churn": 1.0}}, "s_churn is no option"),
+    (DDPMScheduler, {}, {"step_options": {"s_churn": 1.0}}, "unexpected keyword argument .s_churn."),
     (DDPMScheduler, {}, {"strength": 0.5}, "strength"),
     (DDPMScheduler, {}, {"strength": 0.0001, "num_inference_steps": 10, "image": torch.zeros(SHAPE)}, "no step"),
     (DDPMScheduler, {}, {"guidance_scale": 3.0}, "unconditional"),

@@ -170,8 +170,8 @@ def test_learned_variances_are_followed(settings: dict[str, Any], size: float, c
 REFUSED = [
     ("UniPCMultistepScheduler", {}, {}, "looks back more than one output"),
     ("PNDMScheduler", {}, {}, "looks back more than one output"),
-    ("DPMSolverMultistepScheduler", {}, {"s_churn": 3.0}, "s_churn is no option of DPMSolverMultistepScheduler.step"),
-    ("EulerDiscreteScheduler", {}, {"churn": 3.0}, "churn is no option.*s_churn"),
+    ("DPMSolverMultistepScheduler", {}, {"s_churn": 3.0}, "unexpected keyword argument .s_churn."),
+    ("EulerDiscreteScheduler", {}, {"churn": 3.0}, "unexpected keyword argument .churn."),
     ("LCMScheduler", {}, {"steps": 400}, "num_inference_steps=400 is refused"),
     ("DPMSolverMultistepScheduler", {"num_train_timesteps": 20}, {"steps": 20}, "not finite at step 10 of 20"),
     ("EntropyBoundScheduler", {}, {}, "does not lead from a state to a state|cannot be stepped"),

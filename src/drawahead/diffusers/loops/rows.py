@@ -15,9 +15,6 @@ from drawahead.diffusers.loops.comparing import close, rounding
 from drawahead.diffusers.loops.tape import Ref
 from drawahead.errors import InputError
 
-Key = tuple[int, int, int]
-"""A leaf of the arguments of a network: the number of the call, of the variant, and of the leaf."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -31,10 +28,11 @@ class Packing:
 
     @staticmethod
     def of(k: Tensor, image: Tensor, images: int) -> Packing:
-        """Of states at steps k: those of different images share batches. While a graph is captured, when their number
-        must not depend on k, each has one of its own."""
+        """Of states at steps k: those of different images share batches. While a graph is compiled or captured, when
+        their number must not depend on k, each has one of its own."""
         alone = torch.arange(len(k), device=k.device)
-        if images == 1 or (k.is_cuda and torch.cuda.is_current_stream_capturing()):
+        fixed = torch.compiler.is_compiling() or (k.is_cuda and torch.cuda.is_current_stream_capturing())
+        if images == 1 or fixed:
             return Packing(alone, image, k, alone)
         order = (k * images + image).argsort(stable=True)
         _, run, counts = torch.unique_consecutive((k * images + image)[order], return_inverse=True, return_counts=True)

@@ -58,9 +58,9 @@ def probe(ready: Any, options: Options, first: int = 0) -> Recipe:
     s = table[4:].norm(dim=0)
     s = torch.where(s > _NO_NOISE, s, 0.0)
     b = free + limited
-    # Where the last step leads, if what it predicts is the data.
-    signal[-1] = a[-1] * signal[-2] + b[-1] + c[-1]
-    noise[-1] = torch.hypot(a[-1] * noise[-2], s[-1])
+    end = a[-1] * signal[-2] + b[-1] + c[-1]  # where the last step leads, if what it predicts is the data
+    if abs(end - 1) > _NO_NOISE:
+        signal[-1], noise[-1] = end, torch.hypot(a[-1] * noise[-2], s[-1])
     plan = Plan(a, b, s, signal, noise, time, start, c=c if bool(c.any()) else None)
     if spread is not None:
         plan = replace(plan, s=torch.where(s > 0, _floor(plan, spread), 0.0), spread=spread)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Mapping
 from typing import Any, final
@@ -45,20 +44,15 @@ class Recipes:
 
     def prepared(self, ready: Any, options: Options, first: int = 0) -> Recipe:
         """The steps, from number `first` on, of a scheduler whose timesteps are set. It is left as it is."""
+        _check_timesteps(ready)
         try:
             key = type(ready), _methods(ready), first, contents(vars(ready)), contents(options)
         except TypeError:  # there is something in it that cannot be compared: it is read each time
-            return _read(ready, options, first)
-        self._held[key] = made = self._held.pop(key, None) or _read(ready, options, first)
+            return probe(ready, options, first)
+        self._held[key] = made = self._held.pop(key, None) or probe(ready, options, first)
         for old in [*self._held][:-_MOST]:
             self._held.pop(old, None)
         return made
-
-
-def _read(ready: Any, options: Options, first: int) -> Recipe:
-    _check_options(ready, options)
-    _check_timesteps(ready)
-    return probe(ready, options, first)
 
 
 def _methods(scheduler: Any) -> tuple[Any, ...]:
@@ -97,24 +91,6 @@ def contents(value: Any) -> object:
     if isinstance(value, list | tuple):
         return type(value), tuple(map(contents, value))
     raise TypeError(f"{type(value).__name__} cannot be compared")
-
-
-def _check_options(scheduler: Any, options: Options) -> None:
-    parameters = inspect.signature(scheduler.step).parameters.values()
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
-        return  # it hands them on, to what cannot be seen here
-    known = {one.name for one in parameters} - _GIVEN
-    if unknown := sorted(set(options) - known):
-        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-        kind = type(scheduler).__name__
-        raise InputError(f"{', '.join(unknown)} is no option of {kind}.step ({takes}); leave it out")
-
-
-_GIVEN = {
-    *("model_output", "timestep", "sample", "generator", "return_dict", "variance_noise", "noise"),
-    *("old_pred_original_sample", "timestep_back", "pred_original_sample", "per_token_timesteps", "predict_epsilon"),
-}
-"""Arguments of `step` that are no setting of it."""
 
 
 def _set_timesteps(fresh: Any, num_inference_steps: int | None) -> int:
