@@ -7,6 +7,7 @@ little wrong is soon very wrong.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -127,7 +128,7 @@ class GaussianCase:
     def sample_shape(self) -> tuple[int, ...]:
         return self.shape
 
-    @property
+    @functools.cached_property
     def numbers(self) -> Steps:
         """The plan for literal.py."""
         p = self.plan

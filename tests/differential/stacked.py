@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +89,7 @@ class StackedCase:
     def sample_shape(self) -> tuple[int, ...]:
         return (self.plan.lanes, *self.shape)
 
-    @property
+    @functools.cached_property
     def lanes(self) -> Lanes:
         """The plan for literal.py."""
         p = self.plan

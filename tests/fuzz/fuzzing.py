@@ -60,10 +60,16 @@ def only_our_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def clear_errors(usual: Mapping[str, Any], odd: Mapping[str, Any]) -> Iterator[None]:
     """As `only_our_errors`; but where one of the odd arguments is of another type than usual, what Python itself says
-    of it (it cannot be called, compared or iterated over, or lacks an attribute) passes, too."""
+    of it (it cannot be called, compared or iterated over, or lacks an attribute) passes, too; and what torch and numpy
+    say of a tensor or an array in place of a switch."""
     foreign = any(type(value) is not type(usual[name]) for name, value in odd.items())
-    with contextlib.suppress(*([TypeError, AttributeError] if foreign else [])), only_our_errors():
-        yield
+    try:
+        with only_our_errors():
+            yield
+    except (TypeError, AttributeError, RuntimeError, ValueError) as error:
+        plain = isinstance(error, TypeError | AttributeError) or "is ambiguous" in str(error)
+        if not (foreign and plain):
+            raise
 
 
 @contextlib.contextmanager

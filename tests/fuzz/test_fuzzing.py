@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import strategies as st
 
 import drawahead as da
@@ -91,11 +92,14 @@ def test_only_our_errors_pass() -> None:
 def test_what_python_says_of_a_wrong_type_passes_and_of_a_wrong_value_does_not() -> None:
     with clear_errors({"steps": 3}, {"steps": "three"}):
         raise TypeError("a text where a number belongs")
+    with clear_errors({"steps": 3}, {"steps": torch.ones(2)}):
+        assert not torch.ones(2)
     for error in (TypeError("a fault of ours"), AttributeError("another")):
         with pytest.raises(type(error)), clear_errors({"steps": 3}, {"steps": -1}):
             raise error
-    with pytest.raises(ZeroDivisionError), clear_errors({"steps": 3}, {"steps": "three"}):
-        raise ZeroDivisionError
+    for other in (ZeroDivisionError("a fault of ours"), RuntimeError("a fault of torch's")):
+        with pytest.raises(type(other)), clear_errors({"steps": 3}, {"steps": "three"}):
+            raise other
 
 
 def quick(test: Callable[..., None]) -> Any:
