@@ -120,7 +120,7 @@ def test_seconds_in_the_readme_are_those_that_were_measured() -> None:
     for what, *seconds in rows:
         one, ahead = next((sides for word, sides in others.items() if word in what), (0.0, 0.0))
         times = f"{one / ahead:.{0 if one >= 20 * ahead else 1}f}" if ahead else ""
-        texts = f"{one:.{1 if one >= 10 else 2}f} s", f"{ahead:.{2 if ahead >= 0.1 else 3}f} s", f"**{times}**"
+        texts = f"{one:.{1 if one >= 10 else 2}f} s", f"{ahead:.{2 if ahead >= 0.2 else 3}f} s", f"**{times}**"
         assert tuple(seconds) == (texts if ahead else measured[what]), what
 
 
