@@ -52,7 +52,7 @@ def _one_gpu(network: Network) -> dict[str, str]:
     one, loses = network.coupled(few, 1), network.coupled(many, 1)
     least = min(items * rounds for items, rounds in network.windows) / network.steps
     assert one.seconds < network.sequential(few) and loses.seconds > network.sequential(many) and least > 1
-    assert abs(network.coupled(even, 1).seconds / network.sequential(even) - 1) < 0.05
+    assert abs(network.coupled(even, 1).seconds / network.sequential(even) - 1) < 0.1
     return {
         "one_window": str(one.items - 1),
         "one_states": str(one.items),

@@ -125,7 +125,7 @@ def texts(speed: Row, gpu: Row) -> Model:
 
 def _rounds(found: Row, items: int) -> list[tuple[float, float]]:
     """Items of a round of each batch, so many for each sample, and the seconds it takes."""
-    rows = [(row["batch"], row["coupled"]) for row in found["batches"]]
+    rows = [(row["batch"], row["coupled"]) for row in found["batches"] if "coupled" in row]
     return [(float(batch * items), row["seconds"] / row["batch_rounds"]) for batch, row in rows]
 
 

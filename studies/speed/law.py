@@ -1,8 +1,7 @@
-"""Two-sample tests of parallel against sequential draws, and the power of one of them."""
+"""Two-sample tests of parallel against sequential draws."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -54,21 +53,3 @@ def letters(one: Tensor, two: Tensor, seed: int = 0) -> dict[str, Any]:
     sign = torch.where(torch.stack(groups) < len(one), 1 / len(one), -1 / len(two)).double()  # (1000, texts)
     distance = (sign @ counts).square().sum(1)
     return {"features": counts.shape[1], "permutations": 999, "p": float((distance >= distance[0]).double().mean())}
-
-
-def power_of_letters(text: Path, num: int, runs: int = 40) -> dict[str, float]:
-    """How often the test above, at level 0.01, sees that one half of the texts has a share of its letters replaced by
-    others: on pieces of the text the model was trained on."""
-    tokens = da.networks.to_tokens(text.read_text(encoding="utf-8"))
-    generator = torch.Generator().manual_seed(0)
-    found = {}
-    for share in (0.0, 0.001, 0.002, 0.004, 0.008):
-        seen = 0
-        for run in range(runs):
-            start = torch.randint(len(tokens) - 256, (2 * num, 1), generator=generator)
-            pieces = tokens[start + torch.arange(256)]
-            other = torch.randint(da.networks.TextModel.vocab_size, pieces.shape, generator=generator)
-            wrong = torch.rand(pieces.shape, generator=generator) < share
-            seen += letters(pieces[:num], torch.where(wrong, other, pieces)[num:], run)["p"] <= 0.01
-        found[str(share)] = seen / runs
-    return found

@@ -4,151 +4,118 @@ from __future__ import annotations
 
 import math
 import statistics
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from drawahead.show import plots
 from studies.estimates import Estimate
 from studies.speed.ways import WAYS
-from studies.tables import listed, table
+from studies.tables import table
 
 Row = dict[str, Any]
 
 
 def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
     """What the page says."""
-    machine, fashion, text, law = (found[key] for key in ("machine", "fashion", "text", "law"))
-    best = _best_sequential(found)
-    numerics = next(iter(found["numerics"].values()))
-    return (
-        _remarks(found)
-        | _law(law)
-        | _new(found)
-        | {
-            "gpu": machine["gpu"],
-            "torch": machine["torch"],
-            "overview": _overview(found, proteins),
-            "ways": _ways(found, proteins),
-            "tuned_ratio": _ratio(best, _tuned(fashion)),
-            "fashion": _one(fashion, best, _eager(found, "fashion")),
-            "fashion_choice": _choice(fashion["auto"]),
-            "fashion_beside_best": _beside_best(fashion),
-            "text": _one(text, text["sequential"], _eager(found, "text")),
-            "eager_rows": str(len(_eager(found, "fashion"))) if _eager(found, "fashion") else None,
-            "text_choice": _choice(text["auto"]),
-            "text_beside_best": _beside_best(text),
-            "spread_rounds": _rounds(found["spread"]),
-            "spread_ms": _ms(found["spread"]),
-            "proteins": _proteins(proteins),
-            "proteins_equal": ", ".join(f"{row['tokens_equal_to_sequential']:.1%}" for row in proteins),
-            "outside": _outside(found["outside"]),
-            "fashion_batches": _batches(fashion["batches"]),
-            "text_batches": _batches(text["batches"]),
-            "numerics": _numerics(found["numerics"]),
-            "text_shape": f"{numerics['text']['tv_a_step_batch_shape_float32']:.1e}",
-            "image_shape": f"{numerics['fashion']['kl_a_sample_batch_shape_float32']:.1e}",
-        }
-    )
-
-
-def _new(found: Row) -> dict[str, str | None]:
-    """Parts that older data lack: then their sections are left out."""
-    parts = {"cold": _cold, "auto_again": _auto_again, "stacked": _stacked, "pipeline": _pipeline}
-    parts |= {"policy": _policy, "memory": _memory}
-    tables = {name: make(found[name]) if name in found else None for name, make in parts.items()}
-    training = found.get("pipeline", {}).get("training")
-    told = found.get("conditions")
-    return tables | {
+    fashion, text, tuned = found["fashion"], found["text"], _tuned(found["fashion"])
+    fixed: dict[str, str | None] = {
+        "gpu": found["machine"]["gpu"],
+        "torch": found["machine"]["torch"],
+        "overview": _overview(found),
+        "fashion": _one(fashion),
+        "fashion_choice": _choice(fashion["auto"]),
+        "fashion_beside_best": f"{fashion['auto']['seconds'] / tuned['seconds']:.2f}",
+        "tuned_ratio": _ratio(fashion["sequential"], tuned),
+        "text": _one(text),
+        "text_choice": _choice(text["auto"]),
+        "text_beside_best": f"{text['auto']['seconds'] / _tuned(text)['seconds']:.2f}",
         "everyone": _everyone(found),
-        "policy_half": f"{found['policy']['drawahead']['p50_rounds']:.0f}" if "policy" in found else None,
-        "policy_most": f"{found['policy']['drawahead']['p99_rounds']:.0f}" if "policy" in found else None,
-        "cold_processes": str(len(found["cold"]["fashion"]["auto"])) if "cold" in found else None,
-        "unet": training and f"{training['parameters'] / 1e6:.1f}",
-        "training": training and f"{training['seconds']:.0f}",
-        "training_steps": training and str(training["steps"]),
-        "condition": _condition(told) if told else None,
-        "condition_samples": told and str(told["samples"]),
-        "condition_steps": told and str(told["steps"]),
-        "older": _older(found),
+        "proteins": _proteins(proteins),
+        "proteins_equal": ", ".join(f"{row['tokens_equal_to_sequential']:.1%}" for row in proteins),
+        "fashion_batches": _batches(fashion["batches"]) if "batches" in fashion else None,
+        "text_batches": _batches(text["batches"]) if "batches" in text else None,
+    }
+    for name, (names, make) in _PARTS.items():
+        fixed |= make(found[name]) if name in found else dict.fromkeys(names)
+    return fixed
+
+
+def _overview(found: Row) -> str:
+    """The first table: every model in every way, as far as it was measured."""
+    lines = []
+    for what, ways, rounds in _rows(found):
+        cells = [_seconds(ways[way]) if way in ways else "" for way in WAYS]
+        times = ways["captured"] / ways["drawahead"]
+        lines.append([what, *cells, f"{rounds:.0f}", f"**{times:.{0 if times >= 20 else 1}f}**"])
+    return table(["", *WAYS, "rounds", "times faster"], lines)
+
+
+def _rows(found: Row) -> list[tuple[str, dict[str, float], float]]:
+    """What is drawn, the seconds of every way, and drawahead's rounds."""
+    rows = []
+    for name, (what, part) in _MODELS.items():
+        ways = {way: row["seconds"] for way, row in found.get("ways", {}).get(name, {}).items()}
+        ahead = found["ways"][name]["drawahead"] if part is None and ways else found.get(part)
+        if part is not None:
+            one, ahead = found[part]["sequential"], found[part]["auto"]
+            ways |= {"captured": one["seconds"], "drawahead": ahead["seconds"]}
+        if "captured" in ways and "drawahead" in ways:
+            rows.append((what, ways, ahead["mean_rounds"]))
+    if "policy" in found:
+        own = found["policy"]
+        ways = {"captured": own["one by one"]["p50"] / 1e3}
+        ways |= {way: own[way]["p50"] / 1e3 for way in WAYS if way in own}
+        rows.append(
+            ("a robot's next actions, a policy of 63M parameters, 100 steps", ways, own["drawahead"]["mean_rounds"])
+        )
+    if "sequential" in (sides := _sides(found.get("pipeline", {}))):
+        ways = {"plain loop": sides["ddpm"]["seconds"] or sides["ddpm"]["cold"]}
+        ways |= {"captured": sides["sequential"]["seconds"], "drawahead": sides["drawahead"]["seconds"]}
+        rows.append(
+            (
+                "an image of a diffusers UNet, by `DDPMPipeline` and `DrawaheadPipeline`",
+                ways,
+                sides["drawahead"]["rounds"],
+            )
+        )
+    for name, row in found.get("stacked", {}).items():
+        one, ahead = row["sequential"], row["auto"]
+        rows.append((_STACKED[name], {"captured": one["seconds"], "drawahead": ahead["seconds"]}, ahead["mean_rounds"]))
+    for row in found["fashion"].get("batches", ()):
+        if row["batch"] >= 64:
+            ways = {"captured": row["sequential"]["seconds"], "drawahead": row["auto"]["seconds"]}
+            rows.append((f"{row['batch']} images at once", ways, row["auto"]["mean_rounds"]))
+    return rows
+
+
+_MODELS = {
+    "image": ("an image of the shipped DDPM, 1000 steps", "fashion"),
+    "text": ("a text of 256 characters", "text"),
+    "emoji 1000": ("an emoji from words, guided, 1000 steps", None),
+    "emoji 250": ("the same in 250 steps", None),
+}
+
+
+def _policy(part: Row) -> dict[str, str | None]:
+    """Latencies of a policy, as it is and compiled, and what of their spread is rounds."""
+    ahead, lines = part["drawahead"], []
+    for what, row in part.items():
+        cells = [f"{row[key]:.1f}" for key in ("p50", "p95", "p99", "p50_alone", "p99_alone", "mean_rounds")]
+        lines.append([what, str(row["calls"]), *cells, f"{row['ratio']:.2f}"])
+    heading = ["", "calls", "p50, ms", "p95", "p99", "rounds alone: p50", "p99", "rounds", "beside its rounds alone"]
+    return {
+        "policy": table(heading, lines),
+        "policy_half": f"{ahead['p50_rounds']:.0f}",
+        "policy_most": f"{ahead['p99_rounds']:.0f}",
+        "policy_spread": f"{ahead['p99'] / ahead['p50']:.2f}",
+        "policy_floor": f"{ahead['p99_alone'] / ahead['p50_alone']:.2f}",
+        "policy_added": f"{ahead['p50'] - ahead['p50_alone']:.1f}",
     }
 
 
-_OLDER = {
-    "ways": "plain loops, compiled times, and the image drawn one step after another",
-    "text_batches": "texts drawn together",
-    "pipeline": "the diffusers pipeline",
-    "stacked": "reverse transition kernels and auto-regressive diffusion",
-    "conditions": "other conditions",
-    "outside": "the time outside the model",
-    "spread": 'the order "spread"',
-    "law": "the tests of the distribution",
-    "numerics": "the model's numerics",
-}
-
-
-def _older(found: Row) -> str | None:
-    """What was measured before the engine was rebuilt."""
-    if "measured" not in found:
-        return None
-    return listed([words for part, words in _OLDER.items() if part not in found["measured"]]) or None
-
-
-def _overview(found: Row, proteins: list[Row]) -> str:
-    """The first table: what a reader wants to know, and no more."""
-    ways = found.get("ways", {})
-    rows = [
-        ("an image of the shipped DDPM, 1000 steps", _best_sequential(found), found["fashion"]["auto"], "image"),
-        ("a text of 256 characters", found["text"]["sequential"], found["text"]["auto"], "text"),
-    ]
-    others = {name: what for name, what in _PICTURES.items() if name in ways}
-    rows += [(what, ways[name]["captured"], ways[name]["drawahead"], name) for name, what in others.items()]
-    lines = [
-        [
-            *_overview_line(what, one["seconds"], ahead["seconds"], ahead["mean_rounds"]),
-            _seconds(ways[name][_COMPILED]["seconds"]) if _COMPILED in ways.get(name, {}) else "",
-        ]
-        for what, one, ahead, name in rows
-    ]
-    for sides in [sides for name, sides in found.get("pipeline", {}).items() if name != "training"][:1]:
-        what = "an image of a diffusers UNet, `DDPMPipeline` and `DrawaheadPipeline`"
-        drawn = sides["drawahead"]
-        lines.append(_overview_line(what, _once(sides["ddpm"]), _once(drawn), drawn["rounds"]))
-    for name, what in _STACKED.items():
-        if name in found.get("stacked", {}):
-            row = found["stacked"][name]
-            auto = row["auto"]
-            lines.append(_overview_line(what, row["sequential"]["seconds"], auto["seconds"], auto["mean_rounds"]))
-    if proteins:
-        row = proteins[0]
-        what = f"{row['samples']} protein sequences by ProteinMPNN, its own `sample()` and drawahead"
-        seconds = row["median_seconds"]
-        lines.append(_overview_line(what, seconds["published"], seconds["drawahead"], row["mean_passes"]))
-    lines = [[*line, *[""] * (6 - len(line))] for line in lines]
-    return table(["", "one step after another", "drawahead", "times faster", "rounds", "compiled"], lines)
-
-
-_COMPILED = "drawahead, compiled"
-_PICTURES = {
-    "emoji 1000": "an emoji from words, guided, 1000 steps",
-    "emoji 250": "the same in 250 steps",
-}
-
-
-def _policy(part: Row) -> str:
-    """Latencies of a policy, as it is and compiled."""
-    lines = [
-        [
-            what,
-            str(row["calls"]),
-            *(f"{row[key]:.1f}" for key in ("p50", "p95", "p99", "mean_rounds")),
-            f"{row['ratio']:.2f}",
-        ]
-        for what, row in part.items()
-    ]
-    return table(["", "calls", "p50, ms", "p95, ms", "p99, ms", "rounds", "beside its rounds alone"], lines)
-
-
-def _memory(rows: list[Row]) -> str:
+def _memory(rows: list[Row]) -> dict[str, str | None]:
     """MiB beside the weights, by window, for one sample and for eight."""
     lines = []
     for name in dict.fromkeys(row["model"] for row in rows):
@@ -157,54 +124,14 @@ def _memory(rows: list[Row]) -> str:
             shown = [f"{cells[live, w]['bytes'] / 2**20:.0f}" if (live, w) in cells else "" for w in (0, 8, 64)]
             lines.append([name, str(live), *shown])
     heading = ["model", "samples at once", "single steps", "window 8", "window 64"]
-    return table(heading, lines)
-
-
-def _by_way(found: Row, proteins: list[Row]) -> dict[str, dict[str, float]]:
-    """Seconds of every way to draw from every model; of older data, of those that were measured."""
-    models: dict[str, dict[str, float]] = {}
-    for name, (what, part) in _MODELS.items():
-        if name in found.get("ways", {}):
-            models[what] = {way: row["seconds"] for way, row in found["ways"][name].items()}
-        elif part is not None:
-            one = _best_sequential(found) if part == "fashion" else found[part]["sequential"]
-            models[what] = {"captured": one["seconds"], "drawahead": found[part]["auto"]["seconds"]}
-    for sides in [sides for name, sides in found.get("pipeline", {}).items() if name != "training"][:1]:
-        one = {"plain loop": _once(sides["ddpm"])}
-        one |= {way: sides[key]["seconds"] for way, key in _CHAINS.items() if key in sides}
-        models["an image of a diffusers pipeline"] = one | {"drawahead": _once(sides["drawahead"])}
-    for row in proteins[:1]:
-        seconds = row["median_seconds"]
-        ways = {"plain loop": "published", "captured": "captured", "drawahead": "drawahead"}
-        what = f"{row['samples']} protein sequences"
-        models[what] = {way: seconds[key] for way, key in ways.items() if key in seconds}
-    return models
-
-
-_MODELS = {
-    "image": ("an image, 1000 steps", "fashion"),
-    "text": ("a text, 256 characters", "text"),
-    **{name: (what, None) for name, what in _PICTURES.items()},
-}
-_CHAINS = {"captured": "sequential", "captured, compiled": "sequential compiled"}
-
-
-def _ways(found: Row, proteins: list[Row]) -> str:
-    lines = []
-    for what, ways in _by_way(found, proteins).items():
-        best = min(ways[way] for way in ways if way.startswith("drawahead"))
-        others = [ways[way] for way in ways if not way.startswith("drawahead")]
-        cells = [_seconds(ways[way]) if way in ways else "" for way in WAYS]
-        times = [f"{seconds / best:.{0 if seconds >= 20 * best else 1}f}" for seconds in (max(others), min(others))]
-        lines.append([what, *cells, " to ".join(reversed(times)) if times[0] != times[1] else times[0]])
-    return table(["", *WAYS, "times faster"], lines)
+    return {"memory": table(heading, lines)}
 
 
 def bars(found: Row, proteins: list[Row], path: Path) -> None:
-    """Seconds of every way, one bar each."""
-    models = _by_way(found, proteins)
+    """Seconds of every way, one bar each, of what is drawn one by one."""
+    models = {what.split(", by `")[0]: ways for what, ways, _ in _rows(found) if "at once" not in what}
     colours = ("#9aa0a6", "#6f7fb5", "#4c5c9c", "#e07b39", "#c8501e")
-    with plots.canvas(path, 8.2, 1.0 + 0.95 * len(models)) as drawing:
+    with plots.canvas(path, 8.2, 1.0 + 0.75 * len(models)) as drawing:
         axes = drawing.subplots()
         for i, ways in enumerate(models.values()):
             there = [way for way in WAYS if way in ways]
@@ -215,15 +142,10 @@ def bars(found: Row, proteins: list[Row], path: Path) -> None:
                 axes.text(seconds * 1.06, y, _seconds(seconds), va="center", fontsize=7)
         axes.set_xscale("log")
         axes.set_xlim(right=axes.get_xlim()[1] * 3)
-        axes.set_yticks(range(len(models)), list(models))
+        axes.set_yticks(range(len(models)), [textwrap.fill(what, 34) for what in models], fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel("seconds, on a logarithmic scale")
         drawing.legend(loc="outside lower center", ncols=3)
-
-
-def _overview_line(what: str, one_by_one: float, ahead: float, rounds: float) -> list[str]:
-    times = one_by_one / ahead
-    return [what, _seconds(one_by_one), _seconds(ahead), f"**{times:.{0 if times >= 20 else 1}f}**", f"{rounds:.0f}"]
 
 
 def _seconds(seconds: float) -> str:
@@ -231,19 +153,12 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds:.3f} s"
 
 
-def _once(row: Row) -> float:
-    """Warm seconds, or those of the first call if there was no other."""
-    return float(row["seconds"] or row["cold"])
-
-
-def _everyone(found: Row) -> str | None:
+def _everyone(found: Row) -> str:
     """Samplers as they come, beside their captured rounds alone."""
     lines = []
     for name, label in (("fashion", "image"), ("text", "text")):
         part = found[name]
-        if "others" not in part:
-            return None
-        whole = [("Coupled()", row) for row in _windows(part) if row["window"] is None]
+        whole = [("Coupled()", row) for row in part["coupled"] if row["window"] is None]
         rows = [("Sequential()", part["sequential"]), *whole, *part["others"].items(), ("Auto()", part["auto"])]
         for sampler, row in rows:
             alone = row.get("rounds_alone_seconds")
@@ -266,7 +181,7 @@ def _per_round(row: Row) -> str:
     return f"{row['seconds'] / row['batch_rounds'] * 1e3:.2f}"
 
 
-def _cold(part: Row) -> str:
+def _cold(part: Row) -> dict[str, str | None]:
     lines = []
     for name, label in (("fashion", "image"), ("text", "text")):
         if name not in part:
@@ -276,27 +191,9 @@ def _cold(part: Row) -> str:
         load = statistics.median(row["load"] for rows in part[name].values() for row in rows)
         sides = [f"{middle[key]:.2f} {_range(first[key], 2)}" for key in ("sequential", "auto")]
         lines.append([f"one {label}", *sides, f"{middle['auto'] / middle['sequential']:.2f}", f"{load:.2f}"])
-    return table(["first call", "`Sequential`, s", "`Auto`, s", "ratio", "loading the model, s"], lines, right=False)
-
-
-def _auto_again(part: Row) -> str:
-    lines = []
-    for name, label in (("fashion", "image"), ("text", "text")):
-        for row in part.get(name, ()):
-            said, came = row["predicted_gain"], row["measured_gain"]
-            lines.append(
-                [
-                    label,
-                    f"`{_chosen({'sampler': row['chosen']})}`",
-                    f"{row['auto'] * 1e3:.1f}",
-                    f"{'all' if row['best'] == 'None' else row['best']}: {row['windows'][row['best']] * 1e3:.1f}",
-                    f"{row['ratio']:.2f}",
-                    "" if said is None else f"{said:.1f}",
-                    f"{came:.1f}",
-                ]
-            )
-    heading = ["one", "`Auto` chose", "ms", "best window: ms", "ratio", "predicted gain", "measured gain"]
-    return table(heading, lines, right=False)
+    heading = ["first call", "`Sequential`, s", "`Auto`, s", "ratio", "loading the model, s"]
+    processes = str(len(part["fashion"]["auto"])) if "fashion" in part else None
+    return {"cold": table(heading, lines, right=False), "cold_processes": processes}
 
 
 _STACKED = {
@@ -305,7 +202,7 @@ _STACKED = {
 }
 
 
-def _stacked(part: Row) -> str:
+def _stacked(part: Row) -> dict[str, str | None]:
     lines = []
     for name, label in _STACKED.items():
         if name not in part:
@@ -317,47 +214,46 @@ def _stacked(part: Row) -> str:
             ratio = _ratio(part[name]["sequential"], row)
             lines.append([label, sampler, _ms(row), _rounds(row), _per_round(row), captured, ratio])
     heading = ["one sample", "sampler", "ms", "rounds", "ms per round", "captured", "times less"]
-    return table(heading, lines, right=False)
+    return {"stacked": table(heading, lines, right=False)}
 
 
-def _pipeline(part: Row) -> str:
+def _pipeline(part: Row) -> dict[str, str | None]:
+    """How the network of the pipelines came about, and their first calls."""
+    training, sides = part["training"], _sides(part)
+    return {
+        "unet": f"{training['parameters'] / 1e6:.1f}",
+        "training": f"{training['seconds']:.0f}",
+        "training_steps": str(training["steps"]),
+        "first_ddpm": _seconds(sides["ddpm"]["cold"]),
+        "first_drawahead": _seconds(sides["drawahead"]["cold"]),
+    }
+
+
+def _sides(part: Row) -> Row:
+    """Of the pipelines, in the precision that was measured."""
+    return next((sides for name, sides in part.items() if name != "training"), {})
+
+
+def _sharing(rows: list[Row]) -> dict[str, str | None]:
+    """Two processes on one GPU: how long a call of each takes."""
     lines = []
-    for dtype, sides in part.items():
-        if dtype == "training":
-            continue
-        for which, name in (("ddpm", "`DDPMPipeline`"), ("drawahead", "`DrawaheadPipeline`")):
-            row = sides[which]
-            rounds = row.get("rounds", row["steps"])
-            cells = [f"{row['cold']:.2f}", _seconds(_once(row)), f"{rounds:.1f}"]
-            lines.append([dtype, name, *cells, f"{_once(sides['ddpm']) / _once(row):.1f}"])
-    return table(["UNet in", "pipeline", "first image, s", "next images", "rounds", "times less"], lines, right=False)
+    for row in rows:
+        one, half, two = (max(each["seconds"] for each in row[name]) for name in ("one", "half", "two"))
+        cells = [f"{seconds * 1e3:.0f}" for seconds in (one, half, two)]
+        lines.append([str(row["samples"]), *cells, f"{one / two:.2f}", f"{one / half:.2f}"])
+    heading = ["images", "one process, ms", "half of them, ms", "two processes, half each, ms", "gain", "with two GPUs"]
+    return {"sharing": table(heading, lines)}
 
 
-def _condition(part: Row) -> str:
+def _condition(part: Row) -> dict[str, str | None]:
     rows = (("the first call", "first"), ("another condition", "another"), ("another chain (`replace`)", "replaced"))
     lines = []
     for label, key in rows:
         row = part[key]
         kept = "yes" if row["graphs_kept"] else "no"
         lines.append([label, f"{row['seconds'] * 1e3:.1f}", f"{row['rounds']:.1f}", kept, str(row["captures"])])
-    return table(["call", "ms", "rounds", "graphs used again", "captured"], lines, right=False)
-
-
-def _remarks(found: Row) -> dict[str, str | None]:
-    """What holds of some data only: how they were made, what was measured before, where `Auto` wavered."""
-    first = found.get("first_run", {}).get("fashion")
-    again = found["text"].get("eager_again") if _eager(found, "text") else None
-    alone, together = _chosen(found["fashion"]["auto"]), _chosen(found["fashion"]["batches"][0]["auto"])
-    return {
-        "note": found.get("note"),
-        "first_rounds": first and f"{first['auto']['mean_rounds']:.1f}",
-        "first_ratio": first and _ratio(first["sequential"], first["auto"]),
-        "eager_first": again and f"{again['first_seconds']:.2f}",
-        "eager_again": again and f"{again['again_seconds']:.2f}",
-        "eager_note": again and again["note"],
-        "chosen_alone": None if alone == together else alone,
-        "chosen_in_batches": None if alone == together else together,
-    }
+    shown = table(["call", "ms", "rounds", "graphs used again", "captured"], lines, right=False)
+    return {"condition": shown, "condition_samples": str(part["samples"]), "condition_steps": str(part["steps"])}
 
 
 def _ratio(sequential: Row, row: Row, digits: int = 1) -> str:
@@ -374,25 +270,9 @@ def _rounds(row: Row) -> str:
     return Estimate(row["mean_rounds"], error).rounded(1) if error else f"{row['mean_rounds']:.1f}"
 
 
-def _best_sequential(found: Row) -> Row:
-    """Of an image, the fastest that was measured."""
-    rows = [found["fashion"]["sequential"]]
-    rows += [row["captured"] for name, row in found.get("ways", {}).items() if name == "image" and "captured" in row]
-    return min(rows, key=lambda row: row["seconds"])
-
-
 def _tuned(part: Row) -> Row:
     """The best of the windows tried by hand."""
-    return min(_windows(part), key=lambda row: row["seconds"])
-
-
-def _windows(part: Row) -> list[Row]:
-    """Those of this run; of others only the rounds are used, by the page about several GPUs."""
-    return [row for row in part["coupled"] if not row.get("older")]
-
-
-def _beside_best(part: Row) -> str:
-    return f"{part['auto']['seconds'] / _tuned(part)['seconds']:.2f}"
+    return min(part["coupled"], key=lambda row: row["seconds"])
 
 
 def _choice(auto: Row) -> str:
@@ -405,18 +285,11 @@ def _chosen(row: Row) -> str:
     return name.replace(", secant=True", "").split(", least")[0].rstrip(")").replace("()", "(") + ")"
 
 
-def _eager(found: Row, name: str) -> Row:
-    """Rows without graphs, if they are of the run that the others are of."""
-    together = "measured" not in found or "eager" in found["measured"]
-    return found[name].get("eager", {}) if together else {}
-
-
-def _one(part: Row, sequential: Row, eager: Row) -> str:
-    rows = [("Sequential, best", sequential)]
-    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in _windows(part)]
-    rows += list(part.get("others", {}).items())
-    rows += [("**Auto**", part["auto"])]
-    rows += [(f"without graphs: {key}", row) for key, row in eager.items()]
+def _one(part: Row) -> str:
+    sequential = part["sequential"]
+    rows = [("Sequential", sequential)]
+    rows += [(f"Coupled, window {row['window'] or 'all'}", row) for row in part["coupled"]]
+    rows += [*part["others"].items(), ("**Auto**", part["auto"])]
     lines = [
         [name, _ms(row), _rounds(row), _per_round(row), f"{row['queries_per_sample']:.0f}", _ratio(sequential, row)]
         for name, row in rows
@@ -446,7 +319,7 @@ def _range(seconds: list[float], digits: int) -> str:
     return f"({min(seconds):.{digits}f} - {max(seconds):.{digits}f})"
 
 
-def _outside(part: Row) -> str:
+def _outside(part: Row) -> dict[str, str | None]:
     rows = [("DDPM", row) for row in part["fashion"]] + [("text", part["text"])]
     lines = [
         [
@@ -458,7 +331,8 @@ def _outside(part: Row) -> str:
         ]
         for name, row in rows
     ]
-    return table(["model", "window", "ms per round", "the model alone, ms", "outside it"], lines, right=False)
+    heading = ["model", "window", "ms per round", "the model alone, ms", "outside it"]
+    return {"outside": table(heading, lines, right=False)}
 
 
 def _batches(rows: list[Row]) -> str:
@@ -467,8 +341,8 @@ def _batches(rows: list[Row]) -> str:
         [
             str(row["batch"]),
             f"{row['sequential']['seconds']:.3f}",
-            f"{row['coupled']['seconds']:.3f}",
-            _ratio(row["sequential"], row["coupled"], 2),
+            f"{row['coupled']['seconds']:.3f}" if "coupled" in row else "",
+            _ratio(row["sequential"], row["coupled"], 2) if "coupled" in row else "",
             f"{row['auto']['seconds']:.3f}",
             _ratio(row["sequential"], row["auto"], 2),
             f"`{_chosen(row['auto'])}`",
@@ -480,7 +354,6 @@ def _batches(rows: list[Row]) -> str:
 
 def _law(law: Row) -> dict[str, str | None]:
     images, texts = law["fashion"], law["text"]
-    power = texts.get("power")
     return {
         "law_samples": str(images["num_samples"]),
         "law_tests": str(images["tests"]),
@@ -489,7 +362,6 @@ def _law(law: Row) -> dict[str, str | None]:
         "law_features": str(texts["features"]),
         "law_texts": f"{texts['p']:.2f}",
         "law_permutations": str(texts["permutations"]),
-        "law_power": power and ", ".join(f"{chance:.0%} for {float(share):.1%}" for share, chance in power.items()),
     }
 
 
@@ -498,7 +370,7 @@ def _visible(num: int, level: float) -> float:
     return math.sqrt(-math.log(level / 2) / num)
 
 
-def _numerics(part: Row) -> str:
+def _numerics(part: Row) -> dict[str, str | None]:
     heading = [
         "network in",
         "text: TV of a step",
@@ -520,7 +392,29 @@ def _numerics(part: Row) -> str:
         ]
         for label, row in part.items()
     ]
-    return table(heading, lines, right=False)
+    first = next(iter(part.values()))
+    return {
+        "numerics": table(heading, lines, right=False),
+        "text_shape": f"{first['text']['tv_a_step_batch_shape_float32']:.1e}",
+        "image_shape": f"{first['fashion']['kl_a_sample_batch_shape_float32']:.1e}",
+    }
+
+
+_LAW = ("samples", "tests", "images", "visible", "features", "texts", "permutations")
+_PARTS: dict[str, tuple[tuple[str, ...], Callable[[Any], dict[str, str | None]]]] = {
+    "policy": (("policy", *(f"policy_{name}" for name in ("half", "most", "spread", "floor", "added"))), _policy),
+    "memory": (("memory",), _memory),
+    "cold": (("cold", "cold_processes"), _cold),
+    "stacked": (("stacked",), _stacked),
+    "pipeline": (("unet", "training", "training_steps", "first_ddpm", "first_drawahead"), _pipeline),
+    "sharing": (("sharing",), _sharing),
+    "conditions": (("condition", "condition_samples", "condition_steps"), _condition),
+    "outside": (("outside",), _outside),
+    "law": (tuple(f"law_{name}" for name in _LAW), _law),
+    "numerics": (("numerics", "text_shape", "image_shape"), _numerics),
+    "spread": (("spread_rounds", "spread_ms"), lambda row: {"spread_rounds": _rounds(row), "spread_ms": _ms(row)}),
+}
+"""By the part of the data: what the page says of it, nothing where it was not measured."""
 
 
 def figure(found: Row, proteins: list[Row], path: Path) -> None:
@@ -528,9 +422,9 @@ def figure(found: Row, proteins: list[Row], path: Path) -> None:
     with plots.canvas(path, 6.4, 3.8) as drawing:
         axes = drawing.subplots()
         for name, colour, marker in (("fashion", "#0072B2", "o"), ("text", "#009E73", "v")):
-            rows = found[name]["batches"]
-            x = [row["batch"] for row in rows]
             for key, style in (("coupled", ":"), ("auto", "-")):
+                rows = [row for row in found[name]["batches"] if key in row]
+                x = [row["batch"] for row in rows]
                 y = [row["sequential"]["seconds"] / row[key]["seconds"] for row in rows]
                 axes.plot(x, y, style, color=colour, marker=marker, label=f"{name}, {key}")
         axes.axhline(1.0, color="#555555", linewidth=1)

@@ -59,7 +59,8 @@ def images(place: Place) -> Tensor:
     if not place.real:
         return torch.rand(64, 1, SIDE, SIDE) * 2 - 1
     drawn = da.sample(place.fashion(), LESSONS, sampler=da.Sequential(), seed=7, max_live=LESSONS).samples
-    return nn.functional.pad(drawn.float().clamp(-1, 1), (2, 2, 2, 2), value=-1.0).to(place.device)
+    pixels = drawn.float().clamp(-1, 1).reshape(-1, 1, 28, 28)
+    return nn.functional.pad(pixels, (2, 2, 2, 2), value=-1.0).to(place.device)
 
 
 def train(place: Place, data: Tensor, seconds: float) -> tuple[Any, Row]:

@@ -1,11 +1,10 @@
 """Seconds on a GPU: the shipped networks, drawn in parallel rounds and one step at a time, in the same run.
 
-    python -m studies speed --no-page --data FOLDER   # measure: one GPU, about eight minutes
+    python -m studies speed --no-page --out FOLDER    # measure: one GPU, about twelve minutes
     make bench STUDY=speed OPTIONS=--page             # docs/speed.md and its figure, and the numbers of `proteins`
 
-torch, numpy and safetensors will do to measure; the part `pipeline` also needs diffusers, and Fashion-MNIST's
-train-images-idx3-ubyte.gz in FOLDER. `--parts` names what is measured; all else stays as it was recorded.
-`--power TEXT` finds instead how much the test on texts sees, on the text that the model was trained on.
+torch, numpy and safetensors will do to measure; `policy` and `pipeline` also need diffusers. `--parts` names what is
+measured; in a folder that has data already, all else stays as it was.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -36,7 +34,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train-seconds", type=float, default=45.0, help="of training in the part pipeline (45)")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything: then parts are left out")
     parser.add_argument("--device", default="cuda", help="cpu: tiny stand-ins, to see that everything runs")
-    parser.add_argument("--power", type=Path, help="a text: find the power of the test on texts, and nothing else")
     parser.add_argument("--quick", action="store_true", help="fewer settings and samples")
 
 
@@ -44,10 +41,6 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
     """Part by part, saved after each: a part that fails leaves the others."""
     path = data_path(arguments.out, "speed")
     results: Data = read(path) if path.exists() else {}
-    if arguments.power is not None:
-        found = results["law"]["text"]
-        found["power"] = law.power_of_letters(arguments.power, found["num_samples"])
-        return results
     place = Place(arguments.device)
     setting = Setting(place, arguments.out, arguments.train_seconds, arguments.quick, arguments.limit)
     results["machine"] = {"gpu": place.name(), "torch": torch.__version__}

@@ -156,15 +156,3 @@ def many_samples(
 def spread(place: Place) -> Row:
     """A text in the order "spread"."""
     return measured(place, da.TokenChain(place.text(), order="spread"), da.Coupled(), 1, place.seeds)
-
-
-def eager(results: dict[str, Any], place: Place) -> None:
-    """Without graphs, on both sides. There windows are ragged, and libraries plan their kernels for every new shape; so
-    the same seeds, that is the same shapes, are drawn once more."""
-    for name, window in (("text", None), ("fashion", 96)):
-        target = place.make(name)
-        results.setdefault(name, {})["eager"] = {
-            "sequential": measured(place, target, da.Sequential(), 1, place.seeds[:1], graphs=False),
-            "coupled": measured(place, target, da.Coupled(window), 1, place.seeds[:4], graphs=False),
-            "coupled, once more": measured(place, target, da.Coupled(window), 1, place.seeds[:4], graphs=False),
-        }
