@@ -179,7 +179,7 @@ def test_variances_that_are_read_half_a_range_off_are_noticed() -> None:
 def test_what_cannot_be_drawn_ahead_is_refused_in_one_line() -> None:
     diffusion = Diffusion("noise")
     diffusion.self_condition = True
-    with pytest.raises(da.InputError, match="needs its last answer first"):
+    with pytest.raises(da.InputError, match="needs its last prediction first"):
         da.adapters.from_denoising_diffusion(diffusion)
     with pytest.raises(da.InputError, match="ddim_sampling_eta is 0"):
         da.adapters.from_denoising_diffusion(Diffusion("noise", eta=0.0))

@@ -82,7 +82,7 @@ def _read(step: Step, steps: int, shape: tuple[int, ...]) -> _Tables:
     a = one(ask(ones, balanced)[0])
     high, network = one(ask(zeros, ones, 1.0)[1]), networks[0]
     if any(value is not None for value in network.rest):
-        raise InputError("its network has inputs beside x and t, which steps that are sampled ahead do not have")
+        raise InputError("its network takes more inputs than x and t, so its steps cannot be sampled ahead")
     tables = _Tables(p, q, a, b, one(low), high, network.time, learned, len(network.rest))
     _confirm(tables, ask, zeros)
     return tables
@@ -166,7 +166,7 @@ def from_denoising_diffusion(diffusion: Any, *, device: torch.device | str | Non
         if not hasattr(diffusion, name):
             raise InputError(f"diffusion must be a GaussianDiffusion of denoising-diffusion-pytorch: it has no {name}")
     if getattr(diffusion, "self_condition", False):
-        raise InputError("a self-conditioned network needs its last answer first: its steps cannot be sampled ahead")
+        raise InputError("a self-conditioned network needs its last prediction first: no step can be sampled ahead")
     size = getattr(diffusion, "image_size", None) or getattr(diffusion, "seq_length", None)
     sides = tuple(size) if isinstance(size, tuple | list) else (size,) * (2 if hasattr(diffusion, "image_size") else 1)
     shape = as_shape("image_size", (diffusion.channels, *sides))

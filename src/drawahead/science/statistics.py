@@ -54,7 +54,7 @@ class Summary:
     def quantile(self, level: float) -> Tensor:
         """One of the quantiles of the summary."""
         if level not in self.levels:
-            raise InputError(f"there is no quantile {short(level)}: name it in quantiles=, beside {self.levels}")
+            raise InputError(f"level {short(level)} is not among quantiles={self.levels}: add it")
         return self.quantiles[self.levels.index(level)]
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:

@@ -100,7 +100,7 @@ def vector_steps(
     if isinstance(chain, GaussianChain):
         states = torch.cat([states[:, :-1], states[:, -1:] / chain.plan.final], dim=1)
         if chain.start_state is None and chain.plan.start:
-            around = 0.0 if chain.around is None else rows_of(chain.around, paths.sample)
+            around = 0.0 if chain.around is None else rows_of(chain.around, paths.sample).flatten(1)
             first = _inside((paths.x - around) / chain.plan.start, chain.moves.basis)
             noises.append(_of_free(first, paths.aside.free))
     states = torch.cat([paths.x[:, None], states], dim=1)

@@ -156,7 +156,7 @@ def design(
     paths, own, where = begun(out, list(structures or []), every, device, resume=resume)
     if score_only or unconditional_probs:
         if cluster is not None:
-            raise InputError("--workers is for designing: structures are scored here, leave it out")
+            raise InputError("--workers does not apply to scoring: leave it out")
         score(out, paths, own, where, unconditional_probs, json=json, quiet=quiet)
     else:
         draw(out, paths, own, where, batch, resume, cluster, json=json, quiet=quiet)
