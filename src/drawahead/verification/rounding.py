@@ -182,12 +182,10 @@ def compared(query: Query, one: Tensor, other: Tensor) -> Gap:
     """Of two evaluations of a query, the largest difference."""
     if not len(one):
         return Gap()
-    if isinstance(query, TokenQuery):
-        apart = distance(one, other)
-        return Gap(apart, apart)
     if isinstance(query, GaussianQuery):
         return _steps_apart(query, one, other)
-    return Gap(_relative(one, other), 0.0 if torch.equal(one, other) else 1.0)
+    apart = distance(one, other)
+    return Gap(apart, apart)
 
 
 def distance(one: Tensor, other: Tensor) -> float:
@@ -230,9 +228,3 @@ def _spreads_apart(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 def root_mean_square(table: Tensor) -> Tensor:
     """Of each row."""
     return table.flatten(1).square().mean(1).sqrt()
-
-
-def _relative(one: Tensor, other: Tensor) -> float:
-    """The largest root mean square difference, relative to the size of the answers."""
-    gap, size = root_mean_square(one.double() - other.double()), root_mean_square(other.double())
-    return float(torch.where(gap > 0, gap / size.clamp(min=1e-300), 0.0).max())

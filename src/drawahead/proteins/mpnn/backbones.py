@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import final
 
 import torch
@@ -80,13 +79,11 @@ class Backbones(BackboneOracle):
         laws = [each.law for each in self.models]
         tables: dict[str, Tensor] = {"bias": torch.cat([self._padded(law.bias) for law in laws])}
         for name, neutral in _NEUTRAL.items():
-            given = [getattr(law, name) for law in laws]
-            found = next((table for table in given if table is not None), None)
-            if found is not None:
-                shape = (1, self.length, found.shape[2])
-                none = torch.full(shape, neutral, dtype=found.dtype, device=self.device)
-                tables[name] = torch.cat([none if table is None else self._padded(table, neutral) for table in given])
-        assert tables.keys() <= {field.name for field in fields(DesignLaw)}
+            own = [getattr(law, name) for law in laws]
+            one = next((table for table in own if table is not None), None)
+            if one is not None:
+                none = one.new_full((1, self.length, one.shape[2]), neutral)
+                tables[name] = torch.cat([none if table is None else self._padded(table, neutral) for table in own])
         return DesignLaw(**tables)
 
     def _padded(self, table: Tensor, value: float = 0.0) -> Tensor:
