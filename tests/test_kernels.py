@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from drawahead import randomness
+from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import _BISECTIONS, _residual_quantile
 from drawahead.randomness import Purpose, Stream
 
@@ -83,3 +84,37 @@ def test_quantiles_of_residuals() -> None:
     expected = _residual_quantile(delta, log_weight.expand(6, 2), normal)
     found = residual_quantile(*(t.to(DEVICE) for t in (delta, log_weight, normal)), _BISECTIONS).cpu()
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("rows", "width", "d"), [(1, 4, 5), (3, 4, 64), (2, 2, 1500)])
+def test_couplings_and_secants(rows: int, width: int, d: int, dtype: torch.dtype) -> None:
+    """In tables cut out of wider ones, with a step that has no noise, equal means and steps that were never asked."""
+    pytest.importorskip("triton")
+    from drawahead.laws import gaussian_cuda
+
+    scale = made_of(rows, width + 1, seed=1, dtype=dtype).abs() + 0.1
+    scale[0, 0] = 0
+    target = Gaussian(made_of(rows, width + 1, d, dtype=dtype), scale).first(width)
+    apart = made_of(rows, width, d, seed=2, dtype=dtype) * torch.tensor([0, 1, 0.5, 4], dtype=dtype)[:width, None]
+    states, moved = made_of(rows, width + 1, d, seed=3, dtype=dtype)[:, :-1], made_of(rows, width, d, dtype=dtype)
+    moved[0, 1] = 0
+    slope = made_of(rows, width, seed=4, dtype=dtype)
+    slope[-1, 0] = torch.nan
+    draft = Gaussian(target.mean + apart / d**0.5, target.scale, slope, states + moved)
+    noise = made_of(rows, width + 1, d, seed=5, dtype=dtype)[:, :-1]
+    guess, uniform = draft.draw(noise), made_of(rows, width, seed=6, dtype=dtype).sigmoid()
+    values, kept = target.couple(draft, guess, noise, uniform)
+    there = [t.to(DEVICE) for t in (target.mean, draft.mean, target.scale, guess, noise, uniform)]
+    found, agrees = gaussian_cuda.couple(*there)
+    assert torch.equal(agrees.cpu(), kept) and bool(kept.any()) and not bool(kept.all())
+    torch.testing.assert_close(found.cpu(), values, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+
+    low, high = -torch.full_like(slope, 0.3), torch.full_like(slope, 0.2)
+    columns = torch.tensor([width, 1, 2])[:rows]
+    expected = target.secants(states, draft, (low, high), columns)
+    assert draft.anchor is not None
+    there = [t.to(DEVICE) for t in (states, target.mean, draft.anchor, draft.mean, slope, low, high, columns)]
+    leans = gaussian_cuda.secant(*there).cpu()
+    torch.testing.assert_close(leans, expected, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    assert bool((leans != 0).any())

@@ -83,23 +83,33 @@ class Gaussian(Law):
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
+        values, keep = self._reflected(draft, guess, noise, uniform)
+        if self.thin is None:
+            return values, keep
+        alone = self._alone
+        return torch.where(alone[..., None], self.draw(noise), values), keep & ~alone
+
+    def _reflected(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """`couple`, but for laws that stand alone."""
+        if self.mean.is_cuda and (kernels := _kernels()) is not None:
+            both: tuple[Tensor, Tensor] = kernels.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
+            return both
         size, e = self._apart(draft)
         along = (e * noise).sum(-1)
         delta = size / self._unit
         keep = uniform.log() <= delta * (along - delta / 2)  # 0 where the means are the same
         # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
         mirrored = torch.addcmul(self.mean, self.scale[..., None], torch.addcmul(noise, along[..., None], e, value=-2))
-        values = torch.where(keep[..., None], guess, mirrored)
-        if self.thin is None:
-            return values, keep
-        alone = self._alone
-        return torch.where(alone[..., None], self.draw(noise), values), keep & ~alone
+        return torch.where(keep[..., None], guess, mirrored), keep
 
     def secants(self, states: Tensor, draft: Self, slopes: tuple[Tensor, Tensor], width: Tensor) -> Tensor:
         """How the mean changes with the state, by this law's, at `states` (rows, w, ...), and that of a `draft` which
         leans (rows, w): the least-squares factor of one change along the other, held between the lowest and the highest
         of `slopes` (rows, w). Zero in columns from `width` (rows,) on, and where the draft was never asked about."""
         assert draft.slope is not None and draft.anchor is not None
+        if self.mean.is_cuda and (kernels := _kernels()) is not None:
+            found: Tensor = kernels.secant(states, self.mean, draft.anchor, draft.mean, draft.slope, *slopes, width)
+            return found
         moved, rose = states - draft.anchor, self.mean - draft.mean
         size = (moved * moved).sum(-1)
         found = ((moved * rose).sum(-1) / size.clamp(min=1e-30)).clamp(*slopes)
@@ -241,13 +251,13 @@ def _excess(z: Tensor, delta: Tensor) -> Tensor:
 
 
 @functools.cache
-def _kernel() -> Any:
-    """`_residual_quantile` as one CUDA kernel, where that can be had; None elsewhere."""
+def _kernels() -> Any:
+    """What takes one CUDA kernel each, where that can be had; None elsewhere."""
     try:
-        from drawahead.laws.gaussian_cuda import residual_quantile
+        from drawahead.laws import gaussian_cuda
     except ImportError:
         return None
-    return residual_quantile
+    return gaussian_cuda
 
 
 def largest(x: Tensor) -> Tensor:
@@ -260,8 +270,8 @@ def largest(x: Tensor) -> Tensor:
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
-    if delta.is_cuda and (kernel := _kernel()) is not None:
-        quantile: Tensor = kernel(delta, log_weight, normal, _BISECTIONS)
+    if delta.is_cuda and (kernels := _kernels()) is not None:
+        quantile: Tensor = kernels.residual_quantile(delta, log_weight, normal, _BISECTIONS)
         return quantile
     c = _threshold(delta, log_weight)
     c = torch.where(c.isfinite(), c, 0.0)

@@ -1,4 +1,4 @@
-"""The bisection of `laws.gaussian`, two thousand operations, as one CUDA kernel: the same formulas, up to rounding.
+"""What `laws.gaussian` works out in many steps, each as one CUDA kernel: the same formulas, up to rounding.
 
 Imported when there is a CUDA device to use it on; needs Triton, which comes with torch there.
 """
@@ -70,3 +70,113 @@ def residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor, steps: 
         grid = (triton.cdiv(out.numel(), _BLOCK),)
         _quantile[grid](delta, log_weight, normal, out, out.numel(), steps, _BLOCK)
     return out
+
+
+# Not another kernel for every shape: to make one takes as long as a hundred rounds.
+@triton.jit(do_not_specialize=["mean_row", "draft_row", "guess_row", "noise_row", "columns"])  # type: ignore[untyped-decorator]
+def _couple(  # type: ignore[no-untyped-def]
+    mean, draft, guess, noise, scale_at, uniform_at, values, kept,
+    mean_row, draft_row, guess_row, noise_row, columns,
+    d: tl.constexpr, least: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64)
+    row, column = i // columns, i % columns
+    mean += row * mean_row + column * d
+    draft += row * draft_row + column * d
+    guess += row * guess_row + column * d
+    noise += row * noise_row + column * d
+    values += i * d
+    scale, uniform = tl.load(scale_at + i), tl.load(uniform_at + i)
+    at = tl.arange(0, size)
+    largest = scale * 0.0
+    for first in range(0, d, size):
+        inside = first + at < d
+        shift = tl.load(mean + first + at, inside, 0.0) - tl.load(draft + first + at, inside, 0.0)
+        largest = tl.maximum(largest, tl.max(tl.abs(shift)))
+    square, dot = scale * 0.0, scale * 0.0
+    unit = tl.maximum(largest, least)
+    for first in range(0, d, size):
+        inside = first + at < d
+        shift = (tl.load(mean + first + at, inside, 0.0) - tl.load(draft + first + at, inside, 0.0)) / unit
+        square += tl.sum(shift * shift)
+        dot += tl.sum(shift * tl.load(noise + first + at, inside, 0.0))
+    length = tl.sqrt(square)
+    across = tl.maximum(length, least)
+    along = dot / across
+    delta = largest * length / tl.where(scale == 0, scale * 0.0 + 1.0, scale)
+    keep = tl.log(uniform) <= delta * (along - delta / 2)
+    tl.store(kept + i, keep)
+    for first in range(0, d, size):
+        inside = first + at < d
+        target, here = tl.load(mean + first + at, inside, 0.0), tl.load(noise + first + at, inside, 0.0)
+        e = (target - tl.load(draft + first + at, inside, 0.0)) / unit / across
+        mirrored = target + scale * (here - 2 * along * e)
+        tl.store(values + first + at, tl.where(keep, tl.load(guess + first + at, inside, 0.0), mirrored), inside)
+
+
+def couple(
+    mean: Tensor, draft: Tensor, scale: Tensor, guess: Tensor, noise: Tensor, uniform: Tensor
+) -> tuple[Tensor, Tensor]:
+    """See `Gaussian.couple`: tables (rows, window, d), `scale` and `uniform` (rows, window)."""
+    mean, draft, guess, noise = (_by_rows(table) for table in (mean, draft, guess, noise))
+    values, kept = (
+        torch.empty(mean.shape, dtype=mean.dtype, device=mean.device),
+        torch.empty_like(uniform, dtype=torch.bool),
+    )
+    if kept.numel():
+        strides = [table.stride(0) for table in (mean, draft, guess, noise)]
+        tables = (mean, draft, guess, noise, scale.contiguous(), uniform.contiguous(), values, kept)
+        width, d = mean.shape[1:]
+        _couple[(kept.numel(),)](*tables, *strides, width, d, torch.finfo(mean.dtype).tiny, _size(d))
+    return values, kept
+
+
+@triton.jit(do_not_specialize=["state_row", "mean_row", "anchor_row", "draft_row", "columns"])  # type: ignore[untyped-decorator]
+def _secant(  # type: ignore[no-untyped-def]
+    state, mean, anchor, draft, slope_at, low_at, high_at, width_at, out,
+    state_row, mean_row, anchor_row, draft_row, columns,
+    d: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64)
+    row, column = i // columns, i % columns
+    state += row * state_row + column * d
+    mean += row * mean_row + column * d
+    anchor += row * anchor_row + column * d
+    draft += row * draft_row + column * d
+    slope = tl.load(slope_at + i)
+    none = tl.where(slope == slope, slope, 0.0) * 0.0  # a zero of the tables' type; a slope may be NaN
+    square, dot = none, none
+    at = tl.arange(0, size)
+    for first in range(0, d, size):
+        inside = first + at < d
+        moved = tl.load(state + first + at, inside, 0.0) - tl.load(anchor + first + at, inside, 0.0)
+        square += tl.sum(moved * moved)
+        dot += tl.sum(moved * (tl.load(mean + first + at, inside, 0.0) - tl.load(draft + first + at, inside, 0.0)))
+    found = dot / tl.maximum(square, 1e-30)
+    found = tl.minimum(tl.maximum(found, tl.load(low_at + i)), tl.load(high_at + i))
+    found = tl.where(square > 1e-12, found, slope)
+    leans = (column < tl.load(width_at + row)) & (slope == slope)
+    tl.store(out + i, tl.where(leans, found, 0.0))
+
+
+def secant(
+    states: Tensor, mean: Tensor, anchor: Tensor, draft: Tensor, slope: Tensor, low: Tensor, high: Tensor, width: Tensor
+) -> Tensor:
+    """See `Gaussian.secants`: tables (rows, window, d), `slope`, `low` and `high` (rows, window), `width` (rows,)."""
+    tables = [_by_rows(table) for table in (states, mean, anchor, draft)]
+    out = torch.empty(slope.shape, dtype=slope.dtype, device=slope.device)
+    if out.numel():
+        small = (slope.contiguous(), low.contiguous(), high.contiguous(), width.contiguous(), out)
+        columns, d = mean.shape[1:]
+        _secant[(out.numel(),)](*tables, *small, *(table.stride(0) for table in tables), columns, d, _size(d))
+    return out
+
+
+def _by_rows(table: Tensor) -> Tensor:
+    """A table (rows, window, d) whose rows are each in one piece."""
+    return table if table[:1].is_contiguous() else table.contiguous()
+
+
+def _size(d: int) -> int:
+    """How many entries are worked on at a time."""
+    return min(1024, 1 << (d - 1).bit_length())
