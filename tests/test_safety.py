@@ -332,18 +332,28 @@ def test_no_text_on_a_page_becomes_more_than_text(
         assert title in "".join(seen.texts)
 
 
-def test_the_page_says_what_the_soak_found() -> None:
+SOAKS = {"An hour on a CPU": "cpu", "Seven minutes on an H200": "h200"}
+
+
+@pytest.mark.parametrize("begins", SOAKS)
+def test_the_page_says_what_the_soak_found(begins: str) -> None:
     root = Path(__file__).parents[1]
-    found = json.loads((root / "docs/data/soak.json").read_text())["runners"]["cpu"]
-    page = " ".join((root / "docs/safety.md").read_text().split())
+    found = json.loads((root / "docs/data/soak.json").read_text())["runners"][SOAKS[begins]]
+    page = " ".join((root / "docs/safety.md").read_text().split()).split(begins)[1].split(" - ")[0]
     counts, held = found["counts"], found["early_late"]
     errors = counts["SamplingError"] + counts["InputError"]
     assert f"{sum(counts.values()):,} calls, of which {counts['KeyboardInterrupt']:,} ended by Ctrl-C" in page
     assert f"{errors:,} by an error that was meant; no other" in page and not (found["unexpected"] or found["grown"])
     for words, name in (
-        ("memory went", "megabytes"),
+        ("Memory went", "megabytes"),
+        ("memory of the GPU", "cuda_megabytes"),
+        ("captured graphs", "graphs"),
         ("open files", "handles"),
         ("threads", "threads"),
         ("batches of captured rounds", "batches"),
     ):
-        assert f"{words} from {held[name][0]:.0f} to {held[name][1]:.0f}" in page
+        assert name not in held or f"{words} from {held[name][0]:.0f} to {held[name][1]:.0f}" in page
+    if "ctrl_c" in found:
+        pressed = found["ctrl_c"]
+        assert f"{pressed['interrupted']} times, {pressed['inside_a_capture']} times while" in page
+        assert not (pressed["wrong"] or pressed["unexpected"])
