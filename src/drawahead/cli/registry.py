@@ -65,8 +65,9 @@ def entry_of(name: str) -> Entry | None:
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is an import path, a file or a folder: a model of the user's own."""
-    return ":" in name or name.endswith(".py") or Path(name).is_dir()
+    """Whether a name is an import path, a file or a folder: a model of the user's own. A folder that is called like
+    something listed, as a job of it often is, must be written ./name."""
+    return ":" in name or name.endswith(".py") or (Path(name).is_dir() and entry_of(name) is None)
 
 
 def known_as(name: str) -> str:
