@@ -279,8 +279,8 @@ def test_samplers_by_name_wherever_one_is_taken(tmp_path: Path) -> None:
     [
         ("copuled", "there is no sampler 'copuled'; did you mean 'coupled'"),
         ("zzz", "the samplers are auto, sequential, .*separated"),
-        (da.Coupled, r"not its class: write Coupled\(\)"),
-        (3, r"a sampler such as Block\(\), or a name such as 'block', not 3"),
+        (da.Coupled, r"not <class .*>: write Coupled\(\)"),
+        (3, r"must be a sampler, or a name such as 'block', not 3: write Block\(\)"),
     ],
 )
 def test_what_is_no_sampler_is_refused_with_the_remedy(given: object, message: str) -> None:

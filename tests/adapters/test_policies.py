@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, SamplingError, Sequential
+from drawahead import Block, Coupled, GaussianChain, InputError, Recursive, SamplingError, Sequential
 from drawahead.adapters import from_diffusers
 from drawahead.policies.timing import Deadline, Latency
 from drawahead.randomness import Purpose, Stream, seed_from
@@ -416,10 +416,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "recursive": (
         lambda: da.sample(da.targets.DenseLogistic(4), sampler=Recursive(), hurry=After(0)),
         "hurry needs a sampler that drafts",
-    ),
-    "no event": (
-        lambda: da.sample(da.targets.DenseLogistic(4), sampler=Picard(), hurry=1.0),  # type: ignore[arg-type]
-        r"hurry must have is_set\(\)",
     ),
 }
 

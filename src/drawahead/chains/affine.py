@@ -32,6 +32,7 @@ class AffineChain(Chain):
 
     noun: ClassVar[str]
     """What messages call the model, and chains their attribute that holds it."""
+    answers_paths = False
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class AffineChain(Chain):
         x = x if self.around is None else x + rows_of(self.around, samples).flatten(1)
         position, length = torch.zeros(rows, dtype=torch.int64), torch.full((rows,), self.steps)
         recorded = x.new_zeros(rows, len(self.record), x.shape[1])
-        condition = of_samples(self.condition, samples)
+        condition = of_samples(self.condition, samples) if self.condition else {}
         known = None if self.known is None else rows_of(self.known, samples).flatten(1)
         before = x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None
         drawn = samples, position, length, stream, tally
@@ -153,7 +154,9 @@ class AffineChain(Chain):
         return {"start": self.start_state, "record": self.record, "law_dtype": self.law_dtype}
 
     def check(self, num_samples: int) -> None:
-        check_rows(self.condition, num_samples, start=self.start_state, known=self.known, around=self.around)
+        tables = {"start": self.start_state, "known": self.known, "around": self.around}
+        if self.condition or any(table is not None for table in tables.values()):
+            check_rows(self.condition, num_samples, **tables)
 
     def empty(self, num_samples: int) -> Tensor:
         kept = (len(self.record) + 1,) if self.record else ()

@@ -159,7 +159,7 @@ class TokenChain(Chain):
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
-        condition = of_samples(self.condition, samples)
+        condition = of_samples(self.condition, samples) if self.condition else {}
         return TokenPaths(self.oracle, *drawn, tokens, order, rank, condition, ends=self.ends)
 
     def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
@@ -188,7 +188,8 @@ class TokenChain(Chain):
         return self.oracle.conditioned(**of_samples(self.condition, samples)) if self.condition else self.oracle
 
     def check(self, num_samples: int) -> None:
-        check_rows(self.condition, num_samples)
+        if self.condition:
+            check_rows(self.condition, num_samples)
         for name in ("order", "evidence", "numbers"):
             table = getattr(self, name)
             if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:
