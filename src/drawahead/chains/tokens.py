@@ -193,10 +193,8 @@ class TokenChain(Chain):
         for name in ("order", "evidence", "numbers"):
             table = getattr(self, name)
             if isinstance(table, Tensor) and (table.dim() == 2 or name == "numbers") and len(table) < num_samples:
-                raise InputError(
-                    f"{name} has {len(table)} rows, but num_samples is {num_samples}: give one for each sample, "
-                    "the same again to draw several of it"
-                )
+                few = f"{name} has {len(table)} rows, but num_samples is {num_samples}"
+                raise InputError(f"{few}: give one for each sample, the same again to draw several of it")
 
     def empty(self, num_samples: int) -> Tensor:
         return torch.zeros(num_samples, self.oracle.length, dtype=torch.int64)
