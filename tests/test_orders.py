@@ -129,7 +129,7 @@ def test_a_sample_that_begins_costs_its_own_order_alone() -> None:
     """Rows are given the next sample one by one: a table of thousands of orders must not be sorted for each of them."""
     orders = torch.stack([torch.randperm(8, generator=torch.Generator().manual_seed(i)) for i in range(500)])
     chain = TokenChain(Product.random(8), order=orders)
-    with Sorted() as watched:
+    with Sorted() as watched:  # type: ignore[no-untyped-call]
         paths = chain.start(0, torch.tensor([3, 7]), Tally())
     assert torch.equal(paths.order, orders[[3, 7]])
     assert watched.most <= 2 * 8
