@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import drawahead as da
 from drawahead import Coupled, InputError, Sequential, TokenChain
@@ -120,3 +123,24 @@ def test_numbers_say_where_noise_is_found() -> None:
             da.TokenChain(oracle, numbers=wrong)  # type: ignore[arg-type]
     with pytest.raises(da.InputError, match="numbers has 3 rows"):
         da.sample(da.TokenChain(oracle, numbers=some), 4)
+
+
+def test_a_sample_that_begins_costs_its_own_order_alone() -> None:
+    """Rows are given the next sample one by one: a table of thousands of orders must not be sorted for each of them."""
+    orders = torch.stack([torch.randperm(8, generator=torch.Generator().manual_seed(i)) for i in range(500)])
+    chain = TokenChain(Product.random(8), order=orders)
+    with Sorted() as watched:  # type: ignore[no-untyped-call]
+        paths = chain.start(0, torch.tensor([3, 7]), Tally())
+    assert torch.equal(paths.order, orders[[3, 7]])
+    assert watched.most <= 2 * 8
+
+
+class Sorted(TorchDispatchMode):
+    """The most numbers that were sorted at once."""
+
+    most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "sort" in func.__name__:
+            self.most = max(self.most, args[0].numel())
+        return func(*args, **(kwargs or {}))

@@ -590,6 +590,38 @@ def test_rounds_that_begin_early_change_nothing(
             assert one.report.rounds <= other.report.rounds <= one.report.rounds + number
 
 
+@pytest.mark.parametrize("live", [1, 2, 3])
+def test_samples_that_wait_are_drawn_although_a_round_was_begun_for_those_that_ended(
+    live: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All drafts are kept at once: rows end in a round behind which the next one was begun already."""
+    monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
+    rounds: list[int] = []
+    plain = CapturedBatch.round
+    monkeypatch.setattr(CapturedBatch, "round", lambda *given: rounds.append(1) or plain(*given))
+    lengths = torch.tensor([9, 30, 17, 40, 9, 33])
+    evidence = torch.where(torch.arange(40) < lengths[:, None], -1, 0)
+    chain = TokenChain(
+        lambda tokens: torch.zeros(len(tokens), 40, 3).log_softmax(-1), length=40, vocab_size=3, evidence=evidence
+    )
+    for sampler in (Coupled(8), Coupled(16), Coupled(40)):
+        told: list[int] = []
+        expected = da.sample(chain, 6, sampler=sampler, seed=1, max_live=live)
+        rounds.clear()
+        result = da.sample(
+            chain,
+            6,
+            sampler=sampler,
+            seed=1,
+            graphs=True,
+            max_live=live,
+            on_round=lambda report, told=told: told.append(report.rounds),
+        )
+        assert result.complete and torch.equal(result.samples, expected.samples)
+        assert told[-1] == result.report.rounds == len(rounds)
+        assert result.report.rounds <= expected.report.rounds + 6
+
+
 def test_rounds_do_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: most rounds of a long chain are asked for before the one before is read back."""
     under_way: list[int] = []

@@ -108,6 +108,32 @@ def test_it_is_followed(name: str, settings: dict[str, Any], options: dict[str, 
     assert int((chain.plan.s > 0).sum()) == random
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver", "final_sigmas_type": "sigma_min"}),
+        ("DEISMultistepScheduler", {}),
+        ("LTXEulerAncestralRFScheduler", {}),
+        ("DDPMScheduler", {}),
+    ],
+)
+def test_known_entries_of_the_output_are_what_was_given(name: str, settings: dict[str, Any]) -> None:
+    """Whatever a scheduler calls its prediction: some predict the noise, and their steps do not lead to the data."""
+    known = torch.full(SHAPE, torch.nan).index_fill(1, torch.tensor(0), 0.4)
+    for steps in (2, 10, 50):
+        chain = from_diffusers(
+            network, getattr(diffusers, name)(**settings), num_inference_steps=steps, shape=SHAPE, dtype=torch.float64
+        ).replace(known=known)
+        samples = da.sample(chain, 2, sampler=Sequential(), seed=1).samples
+        assert torch.allclose(samples[:, :, 0], torch.tensor(0.4, dtype=torch.float64), rtol=0, atol=1e-6)
+
+
+def test_where_the_last_step_leads_is_the_last_level() -> None:
+    scheduler = diffusers.DDIMScheduler(set_alpha_to_one=False)
+    plan = from_diffusers(network, scheduler, num_inference_steps=10, eta=1.0, shape=SHAPE).plan
+    assert plan.signal[-1] == pytest.approx(float(scheduler.alphas_cumprod[0].sqrt()), abs=1e-7)
+
+
 def test_churn_without_its_lower_end_is_noisier() -> None:
     """So that following it shows something: options reach the step."""
     scheduler = diffusers.EulerDiscreteScheduler()

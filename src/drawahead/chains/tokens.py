@@ -175,7 +175,7 @@ class TokenChain(Chain):
         if isinstance(self.order, str):
             shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
             return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
-        return rows_of(self.order.view(-1, n).argsort(-1), samples).to(home, torch.float64)
+        return rows_of(self.order.view(-1, n), samples).argsort(-1).to(home, torch.float64)
 
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own

@@ -80,11 +80,11 @@ class CapturedRun(Run):
                 except AnswerError:  # perhaps of a model that is gone
                     self._look()
                     raise
+                if not self._live:
+                    self._land()
                 if not self._flights:
                     self._fill()
                 yield self.report
-            for flight in self._flights:  # of rows that all ended in the round before
-                self._count(len(self._number), flight.shape, 0, 0, 0)
         finally:
             self.close()
 
@@ -110,6 +110,11 @@ class CapturedRun(Run):
     def _live(self) -> list[int]:
         """The rows that have a sample."""
         return [row for row, number in enumerate(self._number) if number >= 0]
+
+    @property
+    def _starves(self) -> bool:
+        """Whether samples wait and a row is free for one: it is seated between rounds, when none is under way."""
+        return -1 in self._number and self._next < self.call.first + self.call.num_samples
 
     @property
     def _size(self) -> int:
@@ -217,7 +222,7 @@ class CapturedRun(Run):
         self.committed[-1] += taken
         self.tally.committed += taken
         # The device need not wait for what is left to do here.
-        if not done and look is not None and not self.watched and not self._flights:
+        if not done and look is not None and not self.watched and not self._flights and not self._starves:
             self._flights.append(self._launch(batch, after))
         self._retire(batch, done)
         for row in live:
@@ -233,9 +238,17 @@ class CapturedRun(Run):
         ends = any(standing.position[row] + 1 >= standing.length[row] for row in self._live)
         return Flight(shape, None if blind and not ends else batch.look(), began, timed)
 
+    def _land(self) -> None:
+        """Wait for rounds that were begun ahead, of rows that have all ended in the round before."""
+        for flight in self._flights:
+            self._count(len(self._number), flight.shape, 0, 0, 0)
+        if self._flights:
+            self.wait()
+        self._flights.clear()
+
     def _launch_ahead(self, batch: CapturedBatch, live: list[int]) -> None:
         """Begin the round after the one under way, where no decision is needed. Samples do not depend on it."""
-        if not self.watched and self.call.chain.device.type in ASYNCHRONOUS:
+        if not self.watched and not self._starves and self.call.chain.device.type in ASYNCHRONOUS:
             standing = self._shapes.surely(self._positions, self._paces, live, batch.columns)
             if standing is not None and batch.has(self._shape(batch, standing)):
                 self._flights.append(self._launch(batch, standing))

@@ -59,7 +59,7 @@ def probe(ready: Any, options: Options, first: int = 0) -> Recipe:
     s = torch.where(s > _NO_NOISE, s, 0.0)
     b = free + limited
     end = a[-1] * signal[-2] + b[-1] + c[-1]  # where the last step leads, if what it predicts is the data
-    if abs(end - 1) > _NO_NOISE:
+    if abs(end - 1) > _NO_NOISE and end >= signal[-2] - _NO_NOISE:  # or it is the noise: then this says nothing
         signal[-1], noise[-1] = end, torch.hypot(a[-1] * noise[-2], s[-1])
     plan = Plan(a, b, s, signal, noise, time, start, c=c if bool(c.any()) else None)
     if spread is not None:
