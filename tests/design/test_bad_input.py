@@ -78,6 +78,13 @@ def test_a_file_without_a_good_line(option: str, text: str, weights: Path, tmp_p
     assert run([*command, "--model", str(weights), f"--{option}", str(tmp_path / "file.jsonl")]) == 1
 
 
+def test_options_of_a_manifest_that_do_not_exist_or_have_another_type() -> None:
+    with pytest.raises(InputError, match="there is no option nums: the options are model, weights"):
+        Options.of({"nums": 3})
+    with pytest.raises(InputError, match="the option num must be of type int, not 'x'"):
+        Options.of({"num": "x"})
+
+
 def test_a_file_of_biases_with_an_unknown_letter(weights: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "one.pdb").write_text(as_pdb(peptide(6)))
     (tmp_path / "bias.jsonl").write_text('{"W": 1.0, "Z": 2.0}')
