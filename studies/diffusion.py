@@ -194,7 +194,7 @@ def _localization(rows: Sequence[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    return table(["dimension", "eps asked for", "steps", "total variation"], lines)
+    return table(["dimension", "eps", "steps", "total variation"], lines)
 
 
 STUDY = Study("diffusion", measure, values, {"diffusion": scaling}, options=options)

@@ -127,7 +127,7 @@ def _constructors(rows: Sequence[Row]) -> str:
         [f"d = {row['d']}, eps = {row['eps']:g}", *(str(row[key]) for key in _COUNTS), f"{row['distance']:.4f}"]
         for row in rows
     ]
-    return table(["asked for", *_COUNTS, "total variation"], lines)
+    return table(["target", *_COUNTS, "total variation"], lines)
 
 
 def _every(data: dict[str, Any]) -> Iterator[str]:

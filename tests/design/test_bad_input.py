@@ -78,6 +78,23 @@ def test_a_file_without_a_good_line(option: str, text: str, weights: Path, tmp_p
     assert run([*command, "--model", str(weights), f"--{option}", str(tmp_path / "file.jsonl")]) == 1
 
 
+def test_options_of_a_manifest_that_do_not_exist_or_have_another_type() -> None:
+    with pytest.raises(InputError, match="there is no option nums: the options are model, weights"):
+        Options.of({"nums": 3})
+    with pytest.raises(InputError, match="the option num must be of type int, not 'x'"):
+        Options.of({"num": "x"})
+
+
+def test_a_file_of_biases_with_an_unknown_letter(weights: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "one.pdb").write_text(as_pdb(peptide(6)))
+    (tmp_path / "bias.jsonl").write_text('{"W": 1.0, "Z": 2.0}')
+    command = ["design", str(tmp_path / "one.pdb"), "--out", str(tmp_path / "out"), "--num", "1", "--quiet"]
+    assert run([*command, "--model", str(weights), "--bias", str(tmp_path / "bias.jsonl")]) == 1
+    shown = capsys.readouterr().err
+    assert "--bias: the file has a number for 'Z', which is none of ACDEFGHIKLMNPQRSTVWYX" in shown
+    assert shown.endswith("1 of 1 structure could not be done\n")  # there are no others
+
+
 @pytest.mark.parametrize("more", [(), ("--score-only",), ("--unconditional-probs",)])
 def test_more_sequences_than_memory_holds(
     more: tuple[str, ...], weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any

@@ -226,6 +226,12 @@ class TestExport:
         assert fasta[1::2] == lines and fasta[::2] == [">0 text", ">1 text", ">2 text"]
         assert run(["export", folder, "--to", "txt"]) == 1 and "is there already" in capsys.readouterr().err
         assert run(["export", folder, "--to", "png"]) == 1 and "are no images" in capsys.readouterr().err
+        for form, name, message in (
+            ("png", "picture", "must end in .png"),
+            ("txt", "gone/a.txt", "there is no folder"),
+        ):
+            assert run(["export", folder, "--to", form, "--out", str(tmp_path / name)]) == 1
+            assert message in capsys.readouterr().err
 
     def test_what_cannot_be_written_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         job = draw(tmp_path / "job")

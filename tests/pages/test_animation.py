@@ -13,6 +13,7 @@ from PIL import Image
 import drawahead as da
 from drawahead import show
 from drawahead.cli.app import run
+from drawahead.show import painting
 from drawahead.show.films.animation import frame_rounds
 from tests.pages.reading import pictures_chain
 
@@ -55,6 +56,21 @@ def test_frames_show_what_the_film_says(tmp_path: Path) -> None:
                 wanted = COLOURS[sample[cell]] if there else EMPTY
                 assert isinstance(pixel, tuple)
                 assert max(abs(a - b) for a, b in zip(pixel, wanted, strict=True)) <= 4  # a GIF has 128 colours
+
+
+def test_noise_takes_no_colours_from_the_end() -> None:
+    noise = Image.effect_noise((90, 90), 100).convert("RGB")
+    for channel in range(3):  # of all colours
+        bands = list(noise.split())
+        bands[channel] = Image.effect_noise((90, 90), 100)
+        noise = Image.merge("RGB", bands)
+    end, stem = Image.new("RGB", (90, 90), (252, 252, 250)), (74, 44, 42)
+    end.paste((222, 40, 30), (10, 20, 80, 80))
+    end.paste(stem, (44, 10, 47, 20))
+    picture = opened(painting.animated([noise, noise, noise, end], 40))
+    picture.seek(1)  # equal frames are one
+    shown = picture.convert("RGB").getpixel((45, 15))
+    assert isinstance(shown, tuple) and max(abs(a - b) for a, b in zip(shown, stem, strict=True)) <= 4
 
 
 def test_every_kind_of_film() -> None:

@@ -109,7 +109,7 @@ class Chain(abc.ABC):
 
     def without_model(self) -> Self:
         """The same chain on the CPU, without its model, for a driver process whose workers hold the model."""
-        raise InputError(f"a {type(self).__name__} cannot be drawn elsewhere: draw with Local() as the executor")
+        raise InputError(f"a {type(self).__name__} cannot be drawn by workers: leave out the executor, or use Local()")
 
     @property
     def row_bytes(self) -> int:

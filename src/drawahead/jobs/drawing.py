@@ -77,7 +77,7 @@ def draw(
     for what, given in (("graphs", graphs), ("resume", resume), ("progress", progress)):
         instance(what, given, bool | None, "True, False or None")
     if workers is not None and (executor is not None or on_round is not None):
-        raise InputError("workers draw whole shards: what answers their rounds is made with the target; no on_round")
+        raise InputError("workers draw whole shards by themselves: leave out executor and on_round, or workers")
     asked = JobRequest(
         validate.text("name", name, 1000),
         validate.plain("options", {} if options is None else {**options}),

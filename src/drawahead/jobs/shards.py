@@ -41,7 +41,7 @@ def need_safetensors() -> None:
 
 
 class OtherJob(InputError):
-    """A shard that is whole, but was drawn by another job than the manifest tells of."""
+    """A shard that is whole, but was drawn for another job than the manifest's."""
 
 
 @final
@@ -206,7 +206,7 @@ def _about(file: BinaryIO, size: int, path: Path) -> dict[str, Any]:
     ends = [entry.get("data_offsets") for entry in head.values() if isinstance(entry, dict)]
     last = max((end[1] for end in ends if isinstance(end, list) and len(end) == 2 and type(end[1]) is int), default=0)
     if 8 + length + last != size:
-        raise InputError(f"the shard {path} is damaged: it has {size} bytes, and its head tells of {8 + length + last}")
+        raise InputError(f"the shard {path} is damaged: it has {size} bytes instead of {8 + length + last}")
     return about
 
 
@@ -215,7 +215,7 @@ def _check_job(about: dict[str, Any], config: Config, path: Path) -> None:
     if about.get("seed") != config.seed:
         why = f"it was drawn with seed {short(about.get('seed'))}, not {config.seed}"
     elif about.get(_JOB, config.identity) != config.identity:
-        why = "it was drawn with other settings than the manifest tells"
+        why = "its settings are not those of the manifest"
     else:
         return
-    raise OtherJob(f"the shard {path} is of another job: {why}; put the manifest back, or remove the shard")
+    raise OtherJob(f"the shard {path} is of another job: {why}; restore the manifest, or remove the shard")

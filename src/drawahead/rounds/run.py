@@ -122,7 +122,9 @@ class Run(abc.ABC):
         try:
             self.values = call.chain.empty(call.num_samples)
         except (RuntimeError, TypeError, MemoryError) as error:
-            raise InputError(f"there is no memory for {call.num_samples} samples: {str(error)[:200]}") from None
+            raise InputError(
+                f"{call.num_samples} samples do not fit into memory: draw fewer at a time ({str(error)[:200]})"
+            ) from None
         self.finished: list[tuple[Tensor, int]] = []  # numbers of samples that ended together, rounds they took
         self.round_count = self.passes = 0
         self.widths: list[int] = []  # of each round, as the next three

@@ -59,8 +59,11 @@ def animated(frames: Sequence[Image], milliseconds: int | Sequence[int], colours
     """Images one after another as a GIF that begins anew when it ends."""
     from PIL import Image
 
-    # The colours of the end, and of what comes before, where fresh parts stand out.
-    palette = tiled([[frames[-1], frames[len(frames) // 3]]]).quantize(colours)
+    # Most colours are those of the end; the others those of an earlier frame, where fresh parts stand out, or noise.
+    few = colours // 4
+    end, early = frames[-1].quantize(colours - few), frames[len(frames) // 3].quantize(few)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*(end.getpalette() or ()), *(early.getpalette() or ())][: 3 * colours])
     shown = [frame.quantize(colours, palette=palette, dither=Image.Dither.NONE) for frame in frames]
     file, times = io.BytesIO(), milliseconds if isinstance(milliseconds, int) else list(milliseconds)
     shown[0].save(file, "GIF", save_all=True, append_images=shown[1:], duration=times, loop=0, optimize=True)

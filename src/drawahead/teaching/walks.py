@@ -160,7 +160,7 @@ class _Watched(Recursion):
 
     segments: list[Segment]
     reports: list[Report]  # of the rounds before
-    told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # what the next decision is about
+    proposed: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # what the next decision is about
     candidates: dict[_Key, tuple[_Key, tuple[int, int, int]]] = field(default_factory=dict)
     """By the key of their noise: that of the segment, and as in `Segment.whose`."""
 
@@ -174,7 +174,7 @@ class _Watched(Recursion):
 
     def _telling(self, decide: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def decided(uniform: Tensor, log_ratio: Tensor, *more: Any) -> Tensor:
-            self.told.append((uniform, log_ratio))
+            self.proposed.append((uniform, log_ratio))
             return decide(uniform, log_ratio, *more)
 
         return decided
@@ -189,18 +189,18 @@ class _Watched(Recursion):
         accepted, guess, *laws = yield from super().verify(paths, stream, *more)
         for row, start in enumerate(paths.position.tolist()):
             self._note(row, start, guess, accepted, 0, self._whose(_key(stream, row)))
-        self.told.clear()
+        self.proposed.clear()
         return accepted, guess, *laws
 
     def judge(self, stream: Stream, step: Tensor, number: Tensor, *more: Any) -> tuple[Any, ...]:
         accepted, values, target = super().judge(stream, step, number, *more)
         for row, (start, index) in enumerate(zip(step.tolist(), number.tolist(), strict=True)):
             self._note(row, start, values, accepted, index, self._whose(_key(stream, row))[:-1])
-        self.told.clear()
+        self.proposed.clear()
         return accepted, values, target
 
     def _note(self, row: int, start: int, values: Tensor, accepted: list[bool], index: int, whose: Any) -> None:
-        uniform, log_ratio = (float(each[row]) for each in self.told[0])
+        uniform, log_ratio = (float(each[row]) for each in self.proposed[0])
         steps = tuple(values[row].tolist())
         decision = log_ratio, uniform, accepted[row], index, tuple(whose)
         self.segments.append(Segment(len(self.reports) + 1, start, len(steps), steps, *decision))

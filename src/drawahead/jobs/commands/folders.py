@@ -112,9 +112,11 @@ def export(
         raise InputError(f"{path} is there already: name another one with --out")
     if summary and to != "npz":
         raise InputError(f"--summary writes npz, not {to}: say --to npz")
+    if (f".{to}" in WRITERS or to == "png") and path.suffix != f".{to}":
+        raise InputError(f"--out {path.name!r} must end in .{to}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--out {path}: there is no folder {path.parent}")
     if f".{to}" in WRITERS:
-        if path.suffix != f".{to}":
-            raise InputError(f"--out {path.name!r} must end in .{to}")
         statistics(job, path) if summary else jobs.export(job, path)
     elif to == "png":
         picture(job, path, view(job, target))

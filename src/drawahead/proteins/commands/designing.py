@@ -108,7 +108,8 @@ def _say_failure(name: str, why: str) -> None:
 def _end(failed: dict[str, str], done: int, out: Path) -> None:
     if failed:
         total = counted(len(failed) + done, "structure")
-        raise Stopped(f"{len(failed)} of {total} could not be done; the others are in {out}", 1)
+        others = f"; the others are in {out}" if done else ""
+        raise Stopped(f"{len(failed)} of {total} could not be done{others}", 1)
 
 
 def _remaining(out: Path) -> str:

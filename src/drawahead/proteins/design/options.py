@@ -81,11 +81,13 @@ class Options:
         kinds = {field.name: type(field.default) for field in dataclasses.fields(Options)}
         checked: dict[str, Any] = {}
         for name, value in values.items():
-            kind = kinds.get(name, type(None))
+            if name not in kinds:
+                raise InputError(f"there is no option {name}: the options are {', '.join(kinds)}")
+            kind = kinds[name]
             value = tuple(value) if isinstance(value, list) else value
             value = float(value) if kind is float and type(value) is int else value
             if not isinstance(value, kind):
-                raise InputError(f"there is no option {name} that could be {short(value)}")
+                raise InputError(f"the option {name} must be of type {kind.__name__}, not {short(value)}")
             checked[name] = value
         return Options(**checked)
 

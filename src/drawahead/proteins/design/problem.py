@@ -105,7 +105,9 @@ def _omit(structure: Backbone, options: Options, entries: Entries) -> dict[int |
 
 def _bias(structure: Backbone, options: Options, entries: Entries) -> Tensor:
     if "bias" in entries:
-        by_letter: Any = {letter: value for letter, value in entries["bias"].items() if letter in ALPHABET}
+        by_letter: Any = entries["bias"]
+        for letter in by_letter.keys() - set(ALPHABET):
+            raise InputError(f"--bias: the file has a number for {short(letter)}, which is none of {ALPHABET}")
     else:
         by_letter = {letter: _float("--bias", value) for letter, value in pairs("--bias", options.bias)}
     bias = biases(structure, by_letter)

@@ -34,7 +34,7 @@ def animation(film: Film, path: str | Path | None = None) -> bytes:
     frames = [_frame(reels, now, last) for now in rounds]
     pace = round(min(_SLOWEST, max(_QUICKEST, 1000 * _SECONDS / max(1, sum(now <= ahead for now in rounds)))))
     times = [pace if now <= ahead else max(_QUICKEST, pace // 3) for now in rounds[:-1]] + [_HOLD]
-    gif = painting.animated(frames, times, colours=64)
+    gif = painting.animated(frames, times)
     if file is not None:
         try:
             file.write_bytes(gif)
@@ -92,9 +92,9 @@ def _side(reels: Sequence[Reel], side: str, name: str, now: int) -> Image:
     pen.text((12, 9), name, font=painting.font(15, bold=True, mono=False), fill=INK)
     rounds = max((reel.steps if side == "sequential" else len(reel.progress) - 1) for reel in reels)
     steps = f"{made // len(reels):,} of {total // len(reels):,} steps"
-    told = f"finished in {rounds:,} round{'s' * (rounds != 1)}" if done else steps
+    message = f"finished in {rounds:,} round{'s' * (rounds != 1)}" if done else steps
     font = painting.font(13, mono=False)
-    pen.text((sheet.width - 12 - pen.textlength(told, font), 10), told, font=font, fill=ACCENT if done else SOFT)
+    pen.text((sheet.width - 12 - pen.textlength(message, font), 10), message, font=font, fill=ACCENT if done else SOFT)
     low = sheet.height - 14
     pen.rectangle((12, low, sheet.width - 12, low + 3), fill=EMPTY)
     colour = GREY if side == "sequential" else ACCENT

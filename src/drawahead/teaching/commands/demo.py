@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 PROMPT = "My fellow Americans, the state of our _____ is ______, and we will ____________ for every ______."
 WORDS = ["red apple", "cactus"]
 FEW = 100  # steps of a picture on a CPU
+WINDOW = 16  # of a picture on a CPU, where a wide round takes long
 _WHY = ", because there is no GPU here"
 TILED = 24  # the order of the tiling: large enough to see the frozen corners
 _NEXT = """On a GPU a round of many queries takes little longer than a round of one, so fewer rounds are fewer seconds.
+On a CPU they need not be: `drawahead time text` measures that, and `Auto`, the default, does before it draws.
 Next: drawahead sample text --prompt "...", or a model of your own: drawahead verify file.py:model"""
 
 
@@ -43,6 +45,13 @@ def demo(out: options.Folder = Path("out"), json: options.Json = False, quiet: o
         say_json(parts.values)
 
 
+def _coupled(name: str, wanted: TargetOptions, window: int | None = None) -> Subject:
+    """A target drawn in few rounds on every machine: `Auto` goes one by one where that is faster, as on most CPUs."""
+    from drawahead.samplers import Coupled
+
+    return replace(named(name, wanted), sampler=Coupled(window=window))
+
+
 @final
 class _Demo:
     """Its parts, and what they drew and wrote, as plain values. A progress line is gone before anything is printed."""
@@ -61,25 +70,22 @@ class _Demo:
             "Two texts of 256 characters",
             f"temperature {TEMPERATURE}; one by one each would take 256 rounds of the network",
         )
-        self.first = self._show(named("text", TargetOptions()), 2, "a text of 256 characters")
+        self.first = self._show(_coupled("text", TargetOptions()), 2, "a text of 256 characters")
         self._title("Blanks filled in", "what is drawn stands out")
         self.console.print(f"{PROMPT}\n", style="dim", highlight=False)
-        self._show(named("text", TargetOptions(prompt=PROMPT)), 3, f"{PROMPT.count('_')} blanks")
+        self._show(_coupled("text", TargetOptions(prompt=PROMPT)), 3, f"{PROMPT.count('_')} blanks")
 
     def pictures(self, path: Path) -> None:
         """A picture of each prompt, in shared rounds."""
         import torch
 
-        from drawahead.samplers import Coupled
-
         steps = None if torch.cuda.is_available() else FEW
-        subject = named("emoji", TargetOptions(prompt=WORDS, steps=steps))
+        subject = _coupled("emoji", TargetOptions(prompt=WORDS, steps=steps), WINDOW if steps else None)
         words = ", ".join(WORDS)
         self._title(
             "Pictures from words", f"{words}; {subject.chain.steps} of the network's 1000 steps" + _WHY * bool(steps)
         )
-        # On a CPU one by one is faster; rounds are what a demo can show there.
-        result = self._show(replace(subject, sampler=Coupled(window=16) if steps else None), len(WORDS), "a picture")
+        result = self._show(subject, len(WORDS), "a picture")
         subject.view.draw(result.samples, path)
         self._wrote(path, words)
 
@@ -120,10 +126,7 @@ class _Demo:
         for what, report in self.drawn:
             few = report.mean_rounds
             self.values["rounds"].append({"what": what, "one_by_one": report.steps, "drawahead": few})
-            if few < report.steps:
-                table.add_row(what, str(report.steps), f"{few:.1f}", f"{report.steps / few:.0f}x")
-            else:
-                table.caption = f"{what}: one by one, which `Auto` found to be faster on this machine"
+            table.add_row(what, str(report.steps), f"{few:.1f}", f"{report.steps / few:.0f}x")
         self.console.print(table)
         self.console.print(f"\n{_NEXT}", highlight=False)
 
