@@ -116,9 +116,7 @@ def test_pipelines_of_pipelines_name_those() -> None:
 
     theirs = Combined(**made("text").components, requires_safety_checker=False)
     theirs.decoder_pipe = made("text")
-    with pytest.raises(
-        InputError, match=r"does not step .* made of other pipelines .decoder_pipe., so give from_pipe"
-    ):
+    with pytest.raises(InputError, match=r"does not step .* made of other pipelines .decoder_pipe., so give from_pipe"):
         from_pipe(theirs)("red")
 
 
