@@ -123,6 +123,12 @@ def test_weights_are_read_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -
         run(["sample", "text"])
 
 
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run(["demo", "--out", str(tmp_path / "file" / "out")]) == 1
+    assert capsys.readouterr().err == f"drawahead: {tmp_path}/file/out cannot be used: Not a directory\n"
+
+
 @pytest.mark.slow
 def test_the_demo_writes_its_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--out", str(tmp_path)]) == 0

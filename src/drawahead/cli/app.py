@@ -130,7 +130,8 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno == errno.EPIPE:  # the reader of our output left: nobody to tell
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        return fail(str(error), 1)
+        place = f"{error.filename} cannot be used: " if error.filename else ""
+        return fail(f"{place}{error.strerror or error}", 1)
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
