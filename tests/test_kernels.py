@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import drawahead as da
 from drawahead import randomness
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import _BISECTIONS, _residual_quantile
@@ -118,3 +119,51 @@ def test_couplings_and_secants(rows: int, width: int, d: int, dtype: torch.dtype
     leans = gaussian_cuda.secant(*there).cpu()
     torch.testing.assert_close(leans, expected, rtol=TIGHT[dtype], atol=TIGHT[dtype])
     assert bool((leans != 0).any())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("rows", "width", "d"), [(1, 1, 3), (3, 9, 5), (2, 16, 70)])
+def test_walks_along_a_draft(rows: int, width: int, d: int, dtype: torch.dtype) -> None:
+    """In tables cut out of wider ones, beyond the last step, with a step that was never asked about."""
+    pytest.importorskip("triton")
+    from drawahead.chains import moves_cuda
+    from drawahead.chains.affine_queries import NOTHING
+
+    chain = da.GaussianChain(lambda x, k: x, da.DDPM(timesteps=range(990, 900, -10)), (d,), law_dtype=dtype)
+    moves: Any = chain.moves
+    slope = made_of(rows, width + 1, seed=1, dtype=dtype)[:, :-1] / 3
+    slope[0, 0] = torch.nan
+    mean, anchor = (made_of(rows, width + 2, d, seed=seed, dtype=dtype)[:, :width] for seed in (2, 3))
+    scale = made_of(rows, width + 1, 2, seed=4, dtype=dtype).abs()[:, :-1, 1]
+    x, noise = made_of(rows, d, seed=5, dtype=dtype), made_of(rows, width + 1, d, seed=6, dtype=dtype)[:, :-1]
+    step = torch.arange(width) + torch.arange(rows)[:, None] + 3
+    draft = Gaussian(mean, scale, slope, anchor)
+    there = Gaussian(*(part.to(DEVICE) for part in (mean, scale, slope, anchor)))
+    tables = [part.to(DEVICE) for part in (noise, step, moves.factors)]
+    found = moves_cuda.followed(x.to(DEVICE), there, *tables)
+    for one, other in zip(found, moves.follow(x, draft, noise, step, NOTHING), strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    states = moves_cuda.walked(x.to(DEVICE), *tables).cpu()
+    torch.testing.assert_close(states, moves._rolled(x, step, noise), rtol=TIGHT[dtype], atol=TIGHT[dtype])
+
+
+@pytest.mark.parametrize("d", [3, 1500])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_answers_that_are_not_finite(d: int, dtype: torch.dtype) -> None:
+    """They become zeros, and are told of unless they are padding."""
+    pytest.importorskip("triton")
+    from drawahead.chains.moves_cuda import settled
+
+    count, plain = torch.tensor([3, 0, 2]), made_of(12, d, dtype=dtype)
+    for cell, value, told in (
+        (2, torch.nan, True),
+        (8, -torch.inf, True),
+        (3, torch.inf, False),
+        (4, torch.nan, False),
+    ):
+        flat = plain.clone()
+        flat[cell, d - 1] = value
+        there = flat.to(DEVICE)
+        assert bool(settled(there, count.to(DEVICE), 4)) is told
+        assert torch.equal(there.cpu(), flat.nan_to_num(0.0, 0.0, 0.0))
+    assert not bool(settled(plain.to(DEVICE), count.to(DEVICE), 4))

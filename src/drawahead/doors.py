@@ -1,8 +1,9 @@
-"""Packages that list names of modules, and load each module when one of its names is first used."""
+"""Modules that are loaded when they are first needed: those of packages that list names, and those of CUDA kernels."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -41,6 +42,15 @@ class Room(ModuleType):
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         """By its name, as plain modules are pickled where functions of a user travel to workers."""
         return import_module, (self.__name__,)
+
+
+@functools.cache
+def kernels(module: str) -> Any:
+    """A module of CUDA kernels, asked for where there is a device to use them on; None where Triton is missing."""
+    try:
+        return import_module(module)
+    except ImportError:
+        return None
 
 
 def doors(package: str) -> None:

@@ -20,7 +20,6 @@ import drawahead.chains.gaussian
 import drawahead.runner
 from drawahead import Coupled, GaussianChain
 from drawahead.chains.affine import AffineChain
-from drawahead.chains.affine_queries import Aside
 from drawahead.chains.scalar_moves import ScalarMoves
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.laws import Gaussian
@@ -96,13 +95,11 @@ def dividing(patch: Patch, where: Callable[[ScalarMoves, Tensor], bool]) -> None
     """Work states out by division where that is said, by the A's of the window."""
     own = ScalarMoves._rolled
 
-    def rolled(
-        moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None
-    ) -> Tensor:
+    def rolled(moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, slope: Tensor | None = None) -> Tensor:
         a = moves._a(step)
         if where(moves, a):
             return divided(x, a, 0.0 if slope is None else slope, values)
-        return own(moves, x, step, values, aside, slope)
+        return own(moves, x, step, values, slope)
 
     patch.setattr(ScalarMoves, "_rolled", rolled)
 

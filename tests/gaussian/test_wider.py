@@ -13,7 +13,6 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, Sequential, Stepwise
 from drawahead.chains.affine import AffinePaths
-from drawahead.chains.affine_queries import Aside
 from drawahead.chains.scalar_moves import ScalarMoves, rolled
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
@@ -158,9 +157,7 @@ def mean_alone(patch: Patch) -> None:
     patch.setattr(ScalarMoves, "onward", lambda moves, x, value, step, aside: value + moves.plan.a[step][:, None] * x)
 
 
-def _rolled(
-    moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None
-) -> Tensor:
+def _rolled(moves: ScalarMoves, x: Tensor, step: Tensor, values: Tensor, slope: Tensor | None = None) -> Tensor:
     return rolled(x, moves._a(step) if slope is None else moves._a(step) + slope, values)
 
 

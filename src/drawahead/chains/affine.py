@@ -237,10 +237,9 @@ class AffinePaths(Paths):
     def follow(self, draft: Law, noise: Tensor) -> tuple[Tensor, Law]:
         if not isinstance(draft, Gaussian) or draft.slope is None:
             return super().follow(draft, noise)
-        mean, states = self.moves.follow(self.x, draft, noise, self.steps(noise.shape[1]), self.aside)
-        guess, plain = super().follow(Gaussian(mean, draft.scale), noise)
+        guess, mean, states = self.moves.follow(self.x, draft, noise, self.steps(noise.shape[1]), self.aside)
         self.followed = None if states is None else (guess, states)
-        return guess, plain
+        return guess, Gaussian(mean, draft.scale)
 
     def ask(self, guess: Tensor | None, count: Tensor, reach: Tensor | Ahead, first: int = 0) -> GaussianQuery:
         states = self.x[:, None] if guess is None else self.states(guess)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import repeated
+from drawahead.doors import kernels
 from drawahead.errors import AnswerError
 from drawahead.laws import Gaussian
 from drawahead.laws.gaussian import largest
@@ -109,7 +110,7 @@ class Moves(abc.ABC):
         self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, aside: Aside
     ) -> Gaussian:
         """`target` (rows, w + 1), answered at `states` and `step`, as it leans; `width` (rows,) of its columns had a
-        draft. See `Answer.leaning`."""
+        draft. See `Answer.newest`."""
 
     @abc.abstractmethod
     def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
@@ -118,9 +119,9 @@ class Moves(abc.ABC):
     @abc.abstractmethod
     def follow(
         self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
-    ) -> tuple[Tensor, Tensor | None]:
-        """The means (rows, w, ...) of a draft that leans, read at the states of its own path from x on; and those
-        states (rows, w + 1, ...), unless entries of them are overwritten."""
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The values (rows, w, ...) of a draft that leans, along its own path from x on, and the means they were drawn
+        from; and the states of that path (rows, w + 1, ...), unless entries of them are overwritten."""
 
     @abc.abstractmethod
     def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
@@ -236,12 +237,15 @@ class GaussianQuery(Query):
     def answer_all(self) -> tuple[GaussianAnswer, Tensor]:
         columns = self.step.shape[1]
         condition = {name: table.repeat_interleave(columns, 0) for name, table in self.condition.items()}
-        flat = predictions(self.oracle, self.state.flatten(0, 1), self.step.flatten(), condition)
-        padding = torch.arange(columns, device=self.count.device) >= self.count[:, None]
-        sound = (largest(flat) < torch.inf).view_as(padding) | padding
+        flat = predictions(self.oracle, self.state.flatten(0, 1), self.step.flatten(), condition).contiguous()
         # Nobody reads the padding, but what is added up may be multiplied by zero with it.
-        own = flat.nan_to_num_(0.0, 0.0, 0.0).unflatten(0, padding.shape)
-        return self._answered(own), sound.all().view(1)
+        if flat.is_cuda and (kernel := kernels("drawahead.chains.moves_cuda")) is not None:
+            bad = kernel.settled(flat, self.count, columns)
+        else:
+            used = torch.arange(columns, device=self.count.device) < self.count[:, None]
+            bad = (~(largest(flat) < torch.inf).view_as(used) & used).any().view(1)
+            flat.nan_to_num_(0.0, 0.0, 0.0)
+        return self._answered(flat.unflatten(0, (-1, columns))), bad
 
     def _answered(self, own: Tensor) -> GaussianAnswer:
         if self.asker is not None:
@@ -260,7 +264,7 @@ def predictions(chain: AffineChain, state: Tensor, step: Tensor, condition: Cond
         raise AnswerError(_shape_complaint(chain.noun, prediction, (len(step), *chain.state_shape), expected))
     flat = prediction.reshape(len(step), -1).to(chain.law_dtype, copy=True)
     adjusted = chain.moves.adjust(flat)
-    return adjusted if adjusted is flat else torch.where(flat.isfinite(), adjusted, torch.nan)
+    return adjusted if adjusted is flat else torch.add(adjusted, flat, alpha=0)  # NaN where it was not finite
 
 
 def _shape_complaint(noun: str, prediction: object, states: tuple[int, ...], expected: tuple[int, ...]) -> str:
@@ -282,9 +286,14 @@ class GaussianAnswer:
 
     @cached_property
     def target(self) -> Gaussian:
-        before = self.query.aside.before
-        before = None if before is None else torch.cat([before[:, None], self.own[:, :-1]], dim=1)
+        before = None if self.query.aside.before is None else self._before
         return self.query.oracle.moves.law(self.own, self.query.step, self.query.aside, before)
+
+    @cached_property
+    def _before(self) -> Tensor:
+        """The answers at the states before (rows, columns, entries of an answer), where steps look back."""
+        assert self.query.aside.before is not None
+        return torch.cat([self.query.aside.before[:, None], self.own[:, :-1]], dim=1)
 
     def after(self, depth: Tensor, width: int) -> Gaussian:
         depth = depth.to(self.own.device)
@@ -293,7 +302,17 @@ class GaussianAnswer:
         step = self.query.step[rows, depth][:, None] + torch.arange(1, width + 1, device=depth.device)
         return self.query.oracle.moves.law(answer, step, self.query.aside, answer).without_thin()
 
-    def leaning(self, draft: Gaussian) -> Gaussian:
-        """Each answer with the slope of a secant: through it and the answer that the draft went by."""
-        query, width = self.query, (self.query.count - 1).to(self.own.device)
-        return query.oracle.moves.lean(self.target, query.state, query.step, draft, width, query.aside)
+    def newest(self, column: Tensor, width: Tensor, beyond: int, draft: Gaussian | None) -> Gaussian:
+        """A draft that leans has the slope of a secant: through its answer, and the one that the last draft went by."""
+        query, moves = self.query, self.query.oracle.moves
+        column, width = column.to(self.own.device), width.to(self.own.device)
+        rows, depth = torch.arange(len(column), device=column.device)[:, None], torch.minimum(column, width[:, None])
+        own, step, before = self.own[rows, depth], query.step[:, :1] + column, None
+        if moves.looks_back:
+            before = torch.where((column <= width[:, None])[..., None], self._before[rows, depth], own)
+        law = moves.law(own, step, query.aside, before).without_thin()
+        leaning = draft and moves.lean(self.target, query.state, query.step, draft, width, query.aside)
+        if leaning is None or leaning.slope is None or leaning.anchor is None:
+            return law
+        slope = leaning.slope[rows, depth].masked_fill(column > width[:, None], torch.nan)
+        return replace(law, slope=slope, anchor=leaning.anchor[rows, depth])

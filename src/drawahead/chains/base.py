@@ -62,9 +62,11 @@ class Answer(Protocol):
         """Drafts for the `width` steps that follow the step at index `depth` (rows,) of the asked ones, made from the
         answer at that index (rows, width)."""
 
-    def leaning(self, draft: Law) -> Law:
-        """`target` as drafts for the same steps next time, where they may start from other states. `draft` (rows, most
-        conditionings - 1) is what this round went by: where both have been asked, they tell how answers change."""
+    def newest(self, column: Tensor, width: Tensor, beyond: int, draft: Law | None) -> Law:
+        """Drafts for the steps at `column` (rows, w) of the asked ones: each step's own answer in the first columns, up
+        to `width` (rows,), and the one there, which must reach `beyond` steps, for all behind it. `draft` (rows, most
+        conditionings - 1) is what this round went by, if drafts are to lean: where both have been asked about a step,
+        they tell how its answer changes with the state."""
 
 
 class Ends(abc.ABC):

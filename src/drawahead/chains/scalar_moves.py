@@ -17,13 +17,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.affine_queries import Aside, Moves
+from drawahead.doors import kernels
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.schedules import Plan, Schedule
 from drawahead.schedules.subspace import Subspace
-
-_BLOCKS = (16, 8, 4, 2)
-_GROWTH = 1e3  # what a rounding error may grow by within a block
 
 
 @final
@@ -52,7 +50,6 @@ class ScalarMoves(Moves):
         # No increment can change faster with the state than if the state told the data outright.
         steepest = torch.where(signal != 0, self.plan.b / torch.where(signal != 0, signal, 1.0), 0.0)
         self.slopes = steepest.clamp(max=0.0), steepest.clamp(min=0.0)
-        self.block = stable_block(torch.stack([self.plan.a + slope for slope in self.slopes]).abs().amax(0).cpu())
         self.adjusts = type(schedule).adjust is not Schedule.adjust
         self.looks_back = plan.c is not None
         if plan.spread is not None:
@@ -125,18 +122,22 @@ class ScalarMoves(Moves):
         return target.leaning(states, draft, slopes, width, aside.free)
 
     def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
-        return self._overwritten(self._rolled(x, taken[:, :-1], values, aside), taken, aside)
+        return self._overwritten(self._rolled(x, taken[:, :-1], values), taken, aside)
 
     def follow(
         self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert draft.slope is not None and draft.anchor is not None
+        free = aside.known is None
+        if self.subspace is None and (kernel := _kernels(x)) is not None:
+            values, mean, states = kernel.followed(x, draft, noise, step, self.factors)
+            return values, mean, states if free else None
         slope = draft.slope.nan_to_num(0.0)
         unmoved = torch.addcmul(draft.mean, slope[..., None], draft.anchor, value=-1)
         inputs = torch.addcmul(unmoved, draft.scale[..., None], noise)
-        states = self._rolled(x, step, inputs, aside, slope)
+        states = self._rolled(x, step, inputs, slope)
         mean = torch.addcmul(unmoved, slope[..., None], states[:, :-1])
-        return mean, None if aside.known is not None else states
+        return Gaussian(mean, draft.scale).draw(noise), mean, states if free else None
 
     def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
         step = step.clamp(max=self.steps - 1)
@@ -155,9 +156,12 @@ class ScalarMoves(Moves):
         """A (rows, w); 1 in the padding beyond the last step."""
         return self.factors[step.clamp(max=self.steps)]
 
-    def _rolled(self, x: Tensor, step: Tensor, values: Tensor, aside: Aside, slope: Tensor | None = None) -> Tensor:
-        a = self._a(step) if slope is None else self._a(step) + slope
-        return rolled(x, a, self.projected(values), self.block if aside.blocked else 1)
+    def _rolled(self, x: Tensor, step: Tensor, values: Tensor, slope: Tensor | None = None) -> Tensor:
+        values = self.projected(values)
+        if slope is None and (kernel := _kernels(x)) is not None:
+            states: Tensor = kernel.walked(x, values, step, self.factors)
+            return states
+        return rolled(x, self._a(step) if slope is None else self._a(step) + slope, values)
 
     def _overwritten(self, states: Tensor, taken: Tensor, aside: Aside) -> Tensor:
         """States (rows, w, d) after `taken` (rows, w) steps, known entries replaced."""
@@ -173,48 +177,18 @@ class ScalarMoves(Moves):
         return torch.where(copy.isnan(), states, copy)
 
 
-def rolled(x: Tensor, a: Tensor, values: Tensor, block: int = 1) -> Tensor:
+def rolled(x: Tensor, a: Tensor, values: Tensor) -> Tensor:
     """The states x, a_0 x + value_0, ... (rows, w + 1, d), from x (rows, d), a (rows, w) and values (rows, w, d).
 
     One after another is the only way that is stable for every a: dividing by products of a loses all digits where they
-    grow or vanish. Where each step is a kernel of its own, a *block* of steps is one product with the block's response,
-    whose entries are products of at most `block` a's; `stable_block` says how long a block may be before those could
-    cost digits.
+    grow or vanish.
     """
-    width = values.shape[1]
-    states = values.new_empty(len(x), width + 1, x.shape[-1])
+    states = values.new_empty(len(x), values.shape[1] + 1, x.shape[-1])
     states[:, 0] = x
-    if block == 1:
-        for i in range(width):
-            x = torch.addcmul(values[:, i], a[:, i, None], x, out=states[:, i + 1])
-        return states
-    blocks = -(-width // block)
-    spare = blocks * block - width
-    if spare:
-        a, values = pad(a, (0, spare)), pad(values, (0, 0, 0, spare))
-    response = _responses(a.unflatten(1, (blocks, block)))  # (rows, blocks, block, 1 + block)
-    from_rest = response[..., 1:] @ values.unflatten(1, (blocks, block))  # (rows, blocks, block, d)
-    for i in range(blocks):
-        first, last = i * block, min((i + 1) * block, width)
-        part = slice(0, last - first)
-        here = states[:, first + 1 : last + 1]
-        x = torch.addcmul(from_rest[:, i, part], response[:, i, part, :1], x[:, None], out=here)[:, -1]
+    for i in range(values.shape[1]):
+        x = torch.addcmul(values[:, i], a[:, i, None], x, out=states[:, i + 1])
     return states
 
 
-def _responses(a: Tensor) -> Tensor:
-    """What the states of a block (..., n) are made of (..., n, 1 + n): of the one before it, and of its values."""
-    n = a.shape[-1]
-    later = torch.ones(n, n + 1, dtype=torch.bool, device=a.device).triu(1)
-    factor = a[..., None].masked_fill(later, 1.0)  # source j meets the a's of the states from j on
-    return factor.cumprod(-2).tril(1)
-
-
-def stable_block(growth: Tensor) -> int:
-    """The longest block in which no error grows too much, if a step lets it grow by at most `growth` (N,)."""
-    log = pad(growth.clamp(min=1.0).log().cumsum(0), (1, 0))
-    for block in _BLOCKS:
-        reach = min(block, len(growth))
-        if bool((log[reach:] - log[:-reach]).max().exp() <= _GROWTH):
-            return block
-    return 1
+def _kernels(x: Tensor) -> Any:
+    return kernels("drawahead.chains.moves_cuda") if x.is_cuda else None

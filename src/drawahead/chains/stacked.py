@@ -87,7 +87,7 @@ class LaneMoves(Moves):
 
     def follow(
         self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert draft.slope is not None and draft.anchor is not None
         step, slope = step.clamp(max=self.steps), draft.slope.nan_to_num(0.0)[..., None]
         unmoved = draft.mean - slope * draft.anchor
@@ -95,7 +95,8 @@ class LaneMoves(Moves):
         push = slope * (self.s[step] @ self.b[step][..., None])[..., 0]  # (rows, w, c)
         a = self.a[step] + push[..., None] * self.reads[step][..., None, :]
         lanes = self._rolled(x, a, step, torch.addcmul(unmoved, draft.scale[..., None], noise), aside)
-        return torch.addcmul(unmoved, slope, self._read(lanes[:, :-1], step)), lanes.flatten(2)
+        mean = torch.addcmul(unmoved, slope, self._read(lanes[:, :-1], step))
+        return Gaussian(mean, draft.scale).draw(noise), mean, lanes.flatten(2)
 
     def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
         step = step.clamp(max=self.steps)[:, None]

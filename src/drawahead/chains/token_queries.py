@@ -193,7 +193,7 @@ class TokenQuery(Query):
     def answer(self, cells: Tensor) -> TokenAnswer:
         before = self._read.flatten().cumsum(0).view_as(self._read) - self._read
         first = before.gather(1, torch.minimum(torch.arange(self.columns), self.count[:, None] - 1))  # or a path's last
-        return TokenAnswer(self, cells[first.to(cells.device)], cells, first)
+        return TokenAnswer(self, cells[first.to(cells.device)], cells, first, first)
 
     def answer_all(self) -> tuple[TokenAnswer, Tensor]:
         """Padding asks again what a row's last own column asks, and a row that has ended asks about its last step."""
@@ -222,10 +222,10 @@ class TokenQuery(Query):
         rows = rows - total
         each = 0 if self.reach.last_only else beyond + 1  # cells from one column's later rows to the next one's
         start = torch.arange(len(rows), device=device)[:, None] * rows.shape[1]
-        first = start + (column * each if each else columns - 1)
-        own = rows[:, :: each or 1][:, :columns]
-        answer = TokenAnswer(self, own, rows.flatten(0, 1), first.expand(-1, columns))
-        return answer, (total.abs() <= within).all().view(1)
+        cell = start + column * (each or 1)
+        first = cell if each else (start + columns - 1).expand(-1, columns)
+        answer = TokenAnswer(self, rows[:, :: each or 1][:, :columns], rows.flatten(0, 1), cell, first)
+        return answer, (~(total.abs() <= within)).any().view(1)
 
     def _all_rows(self, prefix: Tensor, context: Tensor, place: Tensor) -> Tensor:
         """The rows of places (rows, cells), each at a column `context` of the prefixes (rows, columns)."""
@@ -250,7 +250,8 @@ class TokenAnswer:
     query: TokenQuery
     own: Tensor  # (rows, columns, q)
     cells: Tensor  # (cells, q)
-    first: Tensor  # (rows, columns) the cell before the later ones of each column
+    cell: Tensor  # (rows, columns) that of each column's next step
+    first: Tensor  # (rows, columns) the one before its later ones
 
     @property
     def target(self) -> Categorical:
@@ -262,5 +263,9 @@ class TokenAnswer:
             ahead = torch.minimum(ahead, self.query.reach[row, depth][:, None])  # (rows, w)
         return Categorical(self.cells[(self.first[row, depth][:, None] + ahead).to(self.cells.device)])
 
-    def leaning(self, draft: Categorical) -> Categorical:
-        return self.target
+    def newest(self, column: Tensor, width: Tensor, beyond: int, draft: Categorical | None) -> Categorical:
+        row, depth = torch.arange(len(column), device=column.device)[:, None], torch.minimum(column, width[:, None])
+        ahead, reach = column - depth, self.query.reach
+        ahead = torch.minimum(ahead, reach[row, depth]) if isinstance(reach, Tensor) else ahead.clamp(max=beyond)
+        at = torch.where(ahead > 0, self.first[row, depth] + ahead, self.cell[row, depth])
+        return Categorical(self.cells[at.to(self.cells.device)])

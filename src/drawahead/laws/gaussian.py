@@ -8,7 +8,6 @@ phi(z) (exp(delta (z - c)) - 1).
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.special import erfc, log_ndtr, ndtri
 
+from drawahead.doors import kernels
 from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.values import dataclass
@@ -91,8 +91,8 @@ class Gaussian(Law):
 
     def _reflected(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """`couple`, but for laws that stand alone."""
-        if self.mean.is_cuda and (kernels := _kernels()) is not None:
-            both: tuple[Tensor, Tensor] = kernels.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
+        if (kernel := _kernels(self.mean)) is not None:
+            both: tuple[Tensor, Tensor] = kernel.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
             return both
         size, e = self._apart(draft)
         along = (e * noise).sum(-1)
@@ -107,8 +107,8 @@ class Gaussian(Law):
         leans (rows, w): the least-squares factor of one change along the other, held between the lowest and the highest
         of `slopes` (rows, w). Zero in columns from `width` (rows,) on, and where the draft was never asked about."""
         assert draft.slope is not None and draft.anchor is not None
-        if self.mean.is_cuda and (kernels := _kernels()) is not None:
-            found: Tensor = kernels.secant(states, self.mean, draft.anchor, draft.mean, draft.slope, *slopes, width)
+        if (kernel := _kernels(self.mean)) is not None:
+            found: Tensor = kernel.secant(states, self.mean, draft.anchor, draft.mean, draft.slope, *slopes, width)
             return found
         moved, rose = states - draft.anchor, self.mean - draft.mean
         size = (moved * moved).sum(-1)
@@ -250,14 +250,8 @@ def _excess(z: Tensor, delta: Tensor) -> Tensor:
     return torch.where(far, 0.0, total)
 
 
-@functools.cache
-def _kernels() -> Any:
-    """What takes one CUDA kernel each, where that can be had; None elsewhere."""
-    try:
-        from drawahead.laws import gaussian_cuda
-    except ImportError:
-        return None
-    return gaussian_cuda
+def _kernels(x: Tensor) -> Any:
+    return kernels("drawahead.laws.gaussian_cuda") if x.is_cuda else None
 
 
 def largest(x: Tensor) -> Tensor:
@@ -270,8 +264,8 @@ def largest(x: Tensor) -> Tensor:
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
-    if delta.is_cuda and (kernels := _kernels()) is not None:
-        quantile: Tensor = kernels.residual_quantile(delta, log_weight, normal, _BISECTIONS)
+    if (kernel := _kernels(delta)) is not None:
+        quantile: Tensor = kernel.residual_quantile(delta, log_weight, normal, _BISECTIONS)
         return quantile
     c = _threshold(delta, log_weight)
     c = torch.where(c.isfinite(), c, 0.0)

@@ -118,7 +118,7 @@ def couple(
     mean: Tensor, draft: Tensor, scale: Tensor, guess: Tensor, noise: Tensor, uniform: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See `Gaussian.couple`: tables (rows, window, d), `scale` and `uniform` (rows, window)."""
-    mean, draft, guess, noise = (_by_rows(table) for table in (mean, draft, guess, noise))
+    mean, draft, guess, noise = (by_rows(table) for table in (mean, draft, guess, noise))
     values, kept = (
         torch.empty(mean.shape, dtype=mean.dtype, device=mean.device),
         torch.empty_like(uniform, dtype=torch.bool),
@@ -126,8 +126,9 @@ def couple(
     if kept.numel():
         strides = [table.stride(0) for table in (mean, draft, guess, noise)]
         tables = (mean, draft, guess, noise, scale.contiguous(), uniform.contiguous(), values, kept)
-        width, d = mean.shape[1:]
-        _couple[(kept.numel(),)](*tables, *strides, width, d, torch.finfo(mean.dtype).tiny, _size(d))
+        (width, d), least = mean.shape[1:], torch.finfo(mean.dtype).tiny
+        size = entries_at_once(d)
+        _couple[(kept.numel(),)](*tables, *strides, width, d, least, size, num_warps=warps(size))
     return values, kept
 
 
@@ -163,20 +164,26 @@ def secant(
     states: Tensor, mean: Tensor, anchor: Tensor, draft: Tensor, slope: Tensor, low: Tensor, high: Tensor, width: Tensor
 ) -> Tensor:
     """See `Gaussian.secants`: tables (rows, window, d), `slope`, `low` and `high` (rows, window), `width` (rows,)."""
-    tables = [_by_rows(table) for table in (states, mean, anchor, draft)]
+    tables = [by_rows(table) for table in (states, mean, anchor, draft)]
     out = torch.empty(slope.shape, dtype=slope.dtype, device=slope.device)
     if out.numel():
         small = (slope.contiguous(), low.contiguous(), high.contiguous(), width.contiguous(), out)
         columns, d = mean.shape[1:]
-        _secant[(out.numel(),)](*tables, *small, *(table.stride(0) for table in tables), columns, d, _size(d))
+        strides, size = [table.stride(0) for table in tables], entries_at_once(d)
+        _secant[(out.numel(),)](*tables, *small, *strides, columns, d, size, num_warps=warps(size))
     return out
 
 
-def _by_rows(table: Tensor) -> Tensor:
+def by_rows(table: Tensor) -> Tensor:
     """A table (rows, window, d) whose rows are each in one piece."""
     return table if table[:1].is_contiguous() else table.contiguous()
 
 
-def _size(d: int) -> int:
-    """How many entries are worked on at a time."""
-    return min(1024, 1 << (d - 1).bit_length())
+def entries_at_once(d: int) -> int:
+    """How many entries of a vector one program works on at once."""
+    return min(4096, 1 << (d - 1).bit_length())
+
+
+def warps(size: int) -> int:
+    """How many warps do that: a few entries for each thread."""
+    return max(1, min(16, size // 256))

@@ -11,7 +11,6 @@ integer tensor operations so that it runs on any device and one call serves a wh
 from __future__ import annotations
 
 import enum
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from drawahead.doors import kernels
 from drawahead.errors import InputError
 from drawahead.validate import short, whole
 
@@ -177,16 +177,10 @@ class Stream:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-@functools.cache
 def _kernel(device: str) -> Callable[..., Tensor] | None:
     """All of it as one CUDA kernel, where that can be had."""
-    if device != "cuda":
-        return None
-    try:
-        from drawahead.randomness.philox_cuda import numbers
-    except ImportError:
-        return None
-    return numbers
+    found = kernels("drawahead.randomness.philox_cuda") if device == "cuda" else None
+    return found and found.numbers
 
 
 def checked_seed(seed: object) -> int:

@@ -24,6 +24,7 @@ from drawahead.samplers.window import Drafts, WindowSampler
 
 _STATUS = ("position", "width", "wish", "length", "rounds", "sample")
 """What says where rows stand, in the order in which it lies in memory."""
+_SMALL = 2**14  # entries of a table
 _SLIGHT = 1e-5  # what the canary lets pass beside the rounding it has seen
 
 
@@ -170,7 +171,7 @@ class CapturedBatch:
         guess = self.sampler.guess(paths, drafts)
         ahead = Ahead(shape.beyond, self.sampler.drafts_from_last)
         count = torch.minimum(drafts.width + 1, paths.length - paths.position)  # 0 where a row has ended
-        answer, sound = paths.ask(guess.values, count, ahead).answer_all()
+        answer, bad = paths.ask(guess.values, count, ahead).answer_all()
         values, count, following = self.sampler.absorb(paths, drafts, guess, answer, shape.columns, shape.beyond)
         paths.advance(values, count, guess.values if self.sampler.keeps_guesses else None)
         new = paths.tensors() | {"width": following.width, "wish": following.wish, "rounds": following.rounds}
@@ -178,7 +179,7 @@ class CapturedBatch:
         if shape.columns:
             parts = _parts(following.law).items()
             _overwrite([(self._drafts[name][:, : shape.columns], tensor) for name, tensor in parts])
-        self._bad.logical_or_(~sound)
+        self._bad.logical_or_(bad)
 
     def _state_of_paths(self) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in self._state.items() if name not in ("width", "wish", "rounds")}
@@ -262,7 +263,12 @@ def _parts(law: Law) -> dict[str, Tensor]:
 
 
 def _overwrite(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy the second of each pair into the first; on a GPU, those of one type by one kernel."""
+    """Copy the second of each pair into the first; on a GPU, small ones of one type by one kernel."""
     for dtype in {old.dtype for old, _ in pairs}:
-        olds, news = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
-        torch._foreach_copy_(olds, news)
+        alike = [pair for pair in pairs if pair[0].dtype == dtype]
+        if small := [pair for pair in alike if pair[0].numel() <= _SMALL]:
+            olds, news = zip(*small, strict=True)
+            torch._foreach_copy_(olds, news)
+        for old, new in alike:
+            if old.numel() > _SMALL:  # which one kernel for all of them copies slowly
+                old.copy_(new)

@@ -66,7 +66,7 @@ class Query(abc.ABC):
 
     def answer_all(self) -> tuple[Any, Tensor]:
         """Ask about the whole table, padding included, as a captured round does: nothing is read back. -> the answer,
-        and whether all that it says about what is not padding are laws: one flag (1,) on the device."""
+        and whether something it says about what is not padding is no law: one flag (1,) on the device."""
         raise InputError(f"a {type(self).__name__} cannot be captured: draw with graphs=False")
 
     def take(self, start: int, stop: int) -> Self:

@@ -44,12 +44,8 @@ class Refining(WindowSampler):
 
     def redraft(self, answer: Answer, draft: Law, width: Tensor, kept: Tensor, columns: int, beyond: int) -> Law:
         """Each step's newest answer: its own where the window had one, else the window's last."""
-        target = answer.leaning(draft) if self.secant else answer.target
-        asked = target.shape[1]
         column = kept[:, None] + torch.arange(1, columns + 1, device=kept.device)
-        past = (column + (asked - 1 - width)[:, None]).clamp_(max=asked + beyond - 1)
-        rows = torch.arange(len(kept), device=kept.device)[:, None]
-        return target.join(answer.after(width, beyond))[rows, torch.where(column <= width[:, None], column, past)]
+        return answer.newest(column, width, beyond, draft if self.secant else None)
 
     def first_width(self, paths: Paths) -> Tensor:
         if self.window is None and paths.one_pass:
