@@ -96,20 +96,25 @@ def test_couplings_and_secants(rows: int, width: int, d: int, dtype: torch.dtype
 
     scale = made_of(rows, width + 1, seed=1, dtype=dtype).abs() + 0.1
     scale[0, 0] = 0
-    target = Gaussian(made_of(rows, width + 1, d, dtype=dtype), scale).first(width)
+    whole = Gaussian(made_of(rows, width + 2, d, dtype=dtype)[:, :-1], scale)
+    target = whole.first(width)
     apart = made_of(rows, width, d, seed=2, dtype=dtype) * torch.tensor([0, 1, 0.5, 4], dtype=dtype)[:width, None]
     states, moved = made_of(rows, width + 1, d, seed=3, dtype=dtype)[:, :-1], made_of(rows, width, d, dtype=dtype)
     moved[0, 1] = 0
     slope = made_of(rows, width, seed=4, dtype=dtype)
     slope[-1, 0] = torch.nan
     draft = Gaussian(target.mean + apart / d**0.5, target.scale, slope, states + moved)
-    noise = made_of(rows, width + 1, d, seed=5, dtype=dtype)[:, :-1]
-    guess, uniform = draft.draw(noise), made_of(rows, width, seed=6, dtype=dtype).sigmoid()
-    values, kept = target.couple(draft, guess, noise, uniform)
-    there = [t.to(DEVICE) for t in (target.mean, draft.mean, target.scale, guess, noise, uniform)]
-    found, agrees = gaussian_cuda.couple(*there)
-    assert torch.equal(agrees.cpu(), kept) and bool(kept.any()) and not bool(kept.all())
-    torch.testing.assert_close(found.cpu(), values, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    noise = made_of(rows, width + 2, d, seed=5, dtype=dtype)[:, :-1]
+    guess, uniform = draft.draw(noise[:, :width]), made_of(rows, width, seed=6, dtype=dtype).sigmoid()
+    agrees = target.couple(draft, guess, noise[:, :width], uniform)[1]
+    assert bool(agrees.any()) and not bool(agrees.all())
+    for columns in ([width] * rows, [width - 1, 0, width][:rows], [1] * rows):
+        widths = torch.tensor(columns)
+        values, kept = whole.refined(draft, guess, noise, uniform, widths)
+        there = [t.to(DEVICE) for t in (whole.mean, draft.mean, whole.scale, guess, noise, uniform, widths)]
+        found, count = gaussian_cuda.refined(*there)
+        assert count.tolist() == kept.tolist()
+        torch.testing.assert_close(found.cpu(), values, rtol=TIGHT[dtype], atol=TIGHT[dtype])
 
     low, high = -torch.full_like(slope, 0.3), torch.full_like(slope, 0.2)
     columns = torch.tensor([width, 1, 2])[:rows]
@@ -145,6 +150,10 @@ def test_walks_along_a_draft(rows: int, width: int, d: int, dtype: torch.dtype) 
         torch.testing.assert_close(one.cpu(), other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
     states = moves_cuda.walked(x.to(DEVICE), *tables).cpu()
     torch.testing.assert_close(states, moves._rolled(x, step, noise), rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    for count in (torch.arange(rows), (chain.steps - step[:, 0]).clamp(max=width)):
+        way = (x, states[:, :width], noise, step[:, 0], count)
+        reached = moves_cuda.reached(*(part.to(DEVICE) for part in way), moves.factors.to(DEVICE)).cpu()
+        torch.testing.assert_close(reached, moves.reached(*way, NOTHING), rtol=TIGHT[dtype], atol=TIGHT[dtype])
 
 
 @pytest.mark.parametrize("d", [3, 1500])

@@ -264,11 +264,8 @@ class AffinePaths(Paths):
         at = count.to(self.device)
         rows = torch.arange(len(self), device=self.device)
         if guess is not None and self.followed is not None and self.followed[0] is guess:
-            # From the very state that was asked about: rolled again from the start, rounding might have grown.
-            states, last = self.followed[1], (at - 1).clamp(min=0)
-            step = self.position.to(self.device) + last
-            x = self.moves.onward(states[rows, last], values[rows, last], step, self.aside)
-            x = torch.where(at[:, None] > 0, x, self.x)
+            states = self.followed[1]
+            x = self.moves.reached(self.x, states, values, self.position.to(self.device), at, self.aside)
         else:
             states = self.states(values if self.blocked else values[:, : int(count.max())])
             x = states[rows, at]

@@ -127,6 +127,13 @@ class Moves(abc.ABC):
     def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
         """The states (rows, ...) that values (rows, ...) at `step` (rows,) lead to from states (rows, ...)."""
 
+    def reached(self, x: Tensor, states: Tensor, values: Tensor, step: Tensor, count: Tensor, aside: Aside) -> Tensor:
+        """The states (rows, ...) after `count` (rows,) values from x at `step` (rows,), from the very states (rows,
+        columns, ...) that were asked about on the way: rolled again from x, rounding might have grown."""
+        rows, last = torch.arange(len(x), device=x.device), (count - 1).clamp(min=0)
+        after = self.onward(states[rows, last], values[rows, last], step + last, aside)
+        return torch.where(count[:, None] > 0, after, x)
+
     @abc.abstractmethod
     def mixing(self, step: int) -> tuple[Tensor, Tensor]:
         """How lanes move with a step's value, and with its noise (lanes, noises)."""

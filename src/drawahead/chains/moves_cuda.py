@@ -100,6 +100,34 @@ def _launch(
         _walk[grid](*tables, *strides, width, len(factors) - 1, d, draft is not None, _AHEAD, _SIZE, num_warps=1)
 
 
+@triton.jit(do_not_specialize=["states_row", "values_row", "last"])  # type: ignore[untyped-decorator]
+def _reach(  # type: ignore[no-untyped-def]
+    x_at, states, values, step_at, count_at, factor_at, out, states_row, values_row, last,
+    d: tl.constexpr, size: tl.constexpr,
+):  # fmt: skip
+    parts: tl.constexpr = (d + size - 1) // size
+    row = tl.program_id(0).to(tl.int64) // parts
+    at = (tl.program_id(0) % parts) * size + tl.arange(0, size)
+    inside = at < d
+    count = tl.load(count_at + row)
+    before = tl.maximum(count - 1, 0)
+    a = tl.load(factor_at + tl.minimum(tl.load(step_at + row) + before, last))
+    state = tl.load(states + row * states_row + before * d + at, inside, 0.0)
+    after = tl.load(values + row * values_row + before * d + at, inside, 0.0) + a * state
+    tl.store(out + row * d + at, tl.where(count > 0, after, tl.load(x_at + row * d + at, inside, 0.0)), inside)
+
+
+def reached(x: Tensor, states: Tensor, values: Tensor, step: Tensor, count: Tensor, factors: Tensor) -> Tensor:
+    """See `ScalarMoves.reached`; `factors` as for `walked`."""
+    states, values, out = by_rows(states), by_rows(values), torch.empty_like(x, memory_format=torch.contiguous_format)
+    if len(x):
+        tables = (x.contiguous(), states, values, step.contiguous(), count.contiguous(), factors, out)
+        size = min(256, entries_at_once(d := x.shape[1]))
+        grid = (len(x) * -(-d // size),)
+        _reach[grid](*tables, states.stride(0), values.stride(0), len(factors) - 1, d, size, num_warps=1)
+    return out
+
+
 @triton.jit(do_not_specialize=["columns"])  # type: ignore[untyped-decorator]
 def _settle(flat, count_at, bad, columns, d: tl.constexpr, size: tl.constexpr):  # type: ignore[no-untyped-def]
     i = tl.program_id(0).to(tl.int64)

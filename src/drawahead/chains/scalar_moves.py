@@ -144,6 +144,12 @@ class ScalarMoves(Moves):
         after = torch.addcmul(self.projected(value), self.plan.a[step][:, None], state)
         return after if aside.known is None else self._overwritten(after[:, None], step[:, None] + 1, aside)[:, 0]
 
+    def reached(self, x: Tensor, states: Tensor, values: Tensor, step: Tensor, count: Tensor, aside: Aside) -> Tensor:
+        if self.subspace is not None or aside.known is not None or (kernel := _kernels(x)) is None:
+            return super().reached(x, states, values, step, count, aside)
+        after: Tensor = kernel.reached(x, states, values, step, count, self.factors)
+        return after
+
     def mixing(self, step: int) -> tuple[Tensor, Tensor]:
         spread = self.plan.s[step].double().view(1, 1)
         return torch.ones_like(spread), spread

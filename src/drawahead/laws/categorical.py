@@ -7,7 +7,7 @@ from typing import ClassVar, Self, final
 import torch
 from torch import Tensor
 
-from drawahead.laws.base import Law
+from drawahead.laws.base import Law, leading
 from drawahead.randomness import Purpose, Stream
 from drawahead.values import dataclass
 
@@ -47,6 +47,13 @@ class Categorical(Law):
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         value = self.draw(noise)
         return value, value == guess
+
+    def refined(
+        self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        values = self.draw(noise)
+        used = torch.arange(guess.shape[1], device=width.device) < width[:, None]
+        return values, leading((values[:, : guess.shape[1]] == guess) & used)
 
     def gap(self, draft: Self) -> Tensor:
         """Total variation."""

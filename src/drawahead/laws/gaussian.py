@@ -83,24 +83,25 @@ class Gaussian(Law):
 
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Reflection coupling: keep the guess as often as any coupling can, else mirror it between the two means."""
-        values, keep = self._reflected(draft, guess, noise, uniform)
-        if self.thin is None:
-            return values, keep
-        alone = self._alone
-        return torch.where(alone[..., None], self.draw(noise), values), keep & ~alone
-
-    def _reflected(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """`couple`, but for laws that stand alone."""
-        if (kernel := _kernels(self.mean)) is not None:
-            both: tuple[Tensor, Tensor] = kernel.couple(self.mean, draft.mean, self.scale, guess, noise, uniform)
-            return both
         size, e = self._apart(draft)
         along = (e * noise).sum(-1)
         delta = size / self._unit
         keep = uniform.log() <= delta * (along - delta / 2)  # 0 where the means are the same
         # From the target's mean: a guess may lie so far away that moving it back would lose every digit.
         mirrored = torch.addcmul(self.mean, self.scale[..., None], torch.addcmul(noise, along[..., None], e, value=-2))
-        return torch.where(keep[..., None], guess, mirrored), keep
+        values = torch.where(keep[..., None], guess, mirrored)
+        if self.thin is None:
+            return values, keep
+        alone = self._alone
+        return torch.where(alone[..., None], self.draw(noise), values), keep & ~alone
+
+    def refined(
+        self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        if self.thin is not None or (kernel := _kernels(self.mean)) is None:
+            return super().refined(draft, guess, noise, uniform, width)  # type: ignore[arg-type]
+        both: tuple[Tensor, Tensor] = kernel.refined(self.mean, draft.mean, self.scale, guess, noise, uniform, width)
+        return both
 
     def secants(self, states: Tensor, draft: Self, slopes: tuple[Tensor, Tensor], width: Tensor) -> Tensor:
         """How the mean changes with the state, by this law's, at `states` (rows, w, ...), and that of a `draft` which

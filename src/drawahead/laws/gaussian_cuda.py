@@ -74,8 +74,8 @@ def residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor, steps: 
 
 # Not another kernel for every shape: to make one takes as long as a hundred rounds.
 @triton.jit(do_not_specialize=["mean_row", "draft_row", "guess_row", "noise_row", "columns"])  # type: ignore[untyped-decorator]
-def _couple(  # type: ignore[no-untyped-def]
-    mean, draft, guess, noise, scale_at, uniform_at, values, kept,
+def _refine(  # type: ignore[no-untyped-def]
+    mean, draft, guess, noise, scale_at, uniform_at, width_at, values, kept,
     mean_row, draft_row, guess_row, noise_row, columns,
     d: tl.constexpr, least: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
@@ -86,17 +86,18 @@ def _couple(  # type: ignore[no-untyped-def]
     guess += row * guess_row + column * d
     noise += row * noise_row + column * d
     values += i * d
-    scale, uniform = tl.load(scale_at + i), tl.load(uniform_at + i)
+    used = column < tl.load(width_at + row)  # elsewhere there is no guess
+    scale, uniform = tl.load(scale_at + i), tl.load(uniform_at + row * (columns - 1) + column, used, 0.5)
     at = tl.arange(0, size)
     largest = scale * 0.0
     for first in range(0, d, size):
-        inside = first + at < d
+        inside = (first + at < d) & used
         shift = tl.load(mean + first + at, inside, 0.0) - tl.load(draft + first + at, inside, 0.0)
         largest = tl.maximum(largest, tl.max(tl.abs(shift)))
     square, dot = scale * 0.0, scale * 0.0
     unit = tl.maximum(largest, least)
     for first in range(0, d, size):
-        inside = first + at < d
+        inside = (first + at < d) & used
         shift = (tl.load(mean + first + at, inside, 0.0) - tl.load(draft + first + at, inside, 0.0)) / unit
         square += tl.sum(shift * shift)
         dot += tl.sum(shift * tl.load(noise + first + at, inside, 0.0))
@@ -105,30 +106,28 @@ def _couple(  # type: ignore[no-untyped-def]
     along = dot / across
     delta = largest * length / tl.where(scale == 0, scale * 0.0 + 1.0, scale)
     keep = tl.log(uniform) <= delta * (along - delta / 2)
-    tl.store(kept + i, keep)
+    tl.atomic_min(kept + row, column, used & (keep == 0))
     for first in range(0, d, size):
         inside = first + at < d
         target, here = tl.load(mean + first + at, inside, 0.0), tl.load(noise + first + at, inside, 0.0)
-        e = (target - tl.load(draft + first + at, inside, 0.0)) / unit / across
-        mirrored = target + scale * (here - 2 * along * e)
-        tl.store(values + first + at, tl.where(keep, tl.load(guess + first + at, inside, 0.0), mirrored), inside)
+        e = (target - tl.load(draft + first + at, inside & used, 0.0)) / unit / across
+        turned = tl.where(used, here - 2 * along * e, here)
+        value = tl.where(used & keep, tl.load(guess + first + at, inside & used, 0.0), target + scale * turned)
+        tl.store(values + first + at, value, inside)
 
 
-def couple(
-    mean: Tensor, draft: Tensor, scale: Tensor, guess: Tensor, noise: Tensor, uniform: Tensor
+def refined(
+    mean: Tensor, draft: Tensor, scale: Tensor, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """See `Gaussian.couple`: tables (rows, window, d), `scale` and `uniform` (rows, window)."""
+    """See `Gaussian.refined`: tables (rows, window, d), `scale` and `uniform` (rows, window), `width` (rows,)."""
     mean, draft, guess, noise = (by_rows(table) for table in (mean, draft, guess, noise))
-    values, kept = (
-        torch.empty(mean.shape, dtype=mean.dtype, device=mean.device),
-        torch.empty_like(uniform, dtype=torch.bool),
-    )
-    if kept.numel():
+    values, kept = mean.new_empty(mean.shape), width.clone()
+    if len(mean):
         strides = [table.stride(0) for table in (mean, draft, guess, noise)]
-        tables = (mean, draft, guess, noise, scale.contiguous(), uniform.contiguous(), values, kept)
-        (width, d), least = mean.shape[1:], torch.finfo(mean.dtype).tiny
-        size = entries_at_once(d)
-        _couple[(kept.numel(),)](*tables, *strides, width, d, least, size, num_warps=warps(size))
+        small = (scale.contiguous(), uniform.contiguous(), width.contiguous(), values, kept)
+        (columns, d), least, size = mean.shape[1:], torch.finfo(mean.dtype).tiny, entries_at_once(mean.shape[2])
+        grid = (scale.numel(),)
+        _refine[grid](mean, draft, guess, noise, *small, *strides, columns, d, least, size, num_warps=warps(size))
     return values, kept
 
 

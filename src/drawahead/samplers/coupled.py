@@ -18,7 +18,7 @@ from drawahead.laws import Law
 from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Guarantee, Sampler
-from drawahead.samplers.window import Window, WindowSampler, leading, like
+from drawahead.samplers.window import Window, WindowSampler
 from drawahead.validate import number
 from drawahead.values import dataclass
 
@@ -85,11 +85,8 @@ class Coupled(Refining):
         return None if not self.least else (rounds < _TRIAL) | (position >= self.least * (rounds - 1))
 
     def judge(self, window: Window) -> tuple[Tensor, Tensor]:
-        values, agrees = window.verified.couple(window.draft, window.guess, window.noise[:, :-1], window.uniform)
-        kept = leading(agrees & window.used)
-        outright = window.target.draw(window.noise)  # for the step after the draft, which has no guess to agree with
-        values = torch.where(like(window.used, values), values, outright[:, :-1])
-        return kept, torch.cat([values, outright[:, -1:]], dim=1)
+        values, kept = window.target.refined(window.draft, window.guess, window.noise, window.uniform, window.width)
+        return kept, values
 
 
 @final

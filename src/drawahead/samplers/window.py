@@ -26,6 +26,7 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Law
+from drawahead.laws.base import like
 from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Sampler
@@ -94,20 +95,10 @@ class Window:
         return values
 
 
-def leading(agrees: Tensor) -> Tensor:
-    """How many columns, from the first, are all True (rows,)."""
-    return agrees.long().cumprod(1).sum(1)
-
-
 def _columns(rows: Tensor, start: int | Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Index tensors for `width` columns of every row, from column `start` on."""
     device = rows.device
     return torch.arange(len(rows), device=device)[:, None], start + torch.arange(width, device=device)[None]
-
-
-def like(flag: Tensor, value: Tensor) -> Tensor:
-    """`flag` with trailing axes added, to broadcast against `value`."""
-    return flag.view(*flag.shape, *(1,) * (value.dim() - flag.dim()))
 
 
 class WindowSampler(Sampler):
