@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import drawahead as da
 from drawahead import Coupled, Sequential, TokenChain
@@ -110,18 +111,60 @@ def test_memory_that_is_not_enough_is_not_the_compilers_fault() -> None:
     assert not function.trouble
 
 
-def test_weights_that_are_laid_out_anew_keep_their_values() -> None:
-    """In a policy's convolutions over time, channels lie side by side afterwards, as a GPU wants them."""
-    torch.manual_seed(0)
-    network = PolicyUNet(2, 3, (8, 16)).eval().requires_grad_(False)
+NETWORKS: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
+    "over time": (PolicyUNet(2, 3, (8, 16)), (torch.randn(5, 8, 2), torch.arange(5), torch.randn(5, 3))),
+    "over a plane": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 4, 2)), (torch.randn(5, 3, 8, 8),)),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_weights_that_are_laid_out_anew_keep_their_values(kind: str) -> None:
+    """In convolutions channels lie side by side afterwards, as a GPU wants them."""
+    network, asked = NETWORKS[kind]
+    network.eval().requires_grad_(False)
     weights = {name: weight.clone() for name, weight in network.named_parameters()}
-    asked = torch.randn(5, 8, 2), torch.arange(5), torch.randn(5, 3)
     before = network(*asked)
     module.lay_out(network)
     assert all(torch.equal(weight, weights[name]) for name, weight in network.named_parameters())
-    wide = [w for w in network.parameters() if w.dim() == 3 and w.shape[2] > 1]
-    assert wide and all(
-        w.stride(1) == 1 and w.unsqueeze(2).is_contiguous(memory_format=torch.channels_last) for w in wide
-    )
+    wide = [w if w.dim() == 4 else w.unsqueeze(2) for w in network.parameters() if w.dim() > 2 and w.shape[-1] > 1]
+    assert wide and all(w.stride(1) == 1 and w.is_contiguous(memory_format=torch.channels_last) for w in wide)
     torch.testing.assert_close(network(*asked), before)
-    assert module._modules(network) == [network] and not module._modules(spins().oracle)
+
+
+def test_networks_are_found_wherever_a_function_keeps_them() -> None:
+    """In what it closes over, in an object it is a method of, or that is called; each once."""
+    network = nn.Linear(2, 2)
+
+    class Held:
+        def __init__(self) -> None:
+            self.inner, self.again = network, self
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+        def method(self, x: Tensor) -> Tensor:
+            return self.inner(x)
+
+    schedule = da.StochasticLocalization(4)
+    denoisers = [da.from_epsilon(lambda x, t: network(x), schedule), da.from_velocity(network, schedule)]
+    for function in (network, Held(), Held().method, functools.partial(network), *denoisers):
+        assert [*module.networks(function, set())] == [network]
+    assert not [*module.networks(spins().oracle, set())]
+
+
+def test_a_model_that_keeps_what_its_first_call_works_out_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a batch of one, which compilers take to be special, and for every other."""
+    monkeypatch.setattr(torch, "compile", by("eager"))
+    kept: dict[str, Tensor] = {}
+
+    def denoiser(x: Tensor, k: Tensor) -> Tensor:
+        if "half" not in kept:
+            kept["half"] = torch.full((), 0.5)
+        return x * kept["half"]
+
+    made = {"its own": denoiser, "a schedule's": da.from_epsilon(lambda x, t: x / 2, da.DDPM((0.1, 0.2, 0.3, 0.4)))}
+    for name, function in made.items():
+        compiled, before = module.Compiled(function), graphs_compiled()
+        for rows in (1, 1, 2, 5, 3):
+            compiled(torch.ones(rows, 3), torch.zeros(rows, dtype=torch.int64))
+        assert graphs_compiled() - before == 2 and not compiled.trouble, name
