@@ -20,8 +20,8 @@ from drawahead import HIDDEN, CountingDenoiser, CountingOracle, GaussianChain, N
 from drawahead import ardiffusion as ar
 from drawahead.chains.base import Chain
 from drawahead.oracles.tokens import TokenOracle
-from drawahead.rounds.captured import CapturedBatch
-from drawahead.rounds.captured_run import CapturedRun
+from drawahead.rounds.captured.batch import CapturedBatch
+from drawahead.rounds.captured.run import CapturedRun
 from drawahead.samplers import Coupled, Sampler
 from drawahead.schedules import linear_betas
 from drawahead.targets import GaussianMixture
@@ -100,14 +100,13 @@ def assert_copies_apart(change: Change, graphs: bool) -> None:
 def batches_used(monkeypatch: pytest.MonkeyPatch) -> list[CapturedBatch]:
     """A list to which every captured run adds the batch that it is given."""
     used: list[CapturedBatch] = []
-    begin = CapturedRun._begin
+    begin = CapturedRun._begin_early
 
-    def noting(run: CapturedRun, fresh: Any) -> None:
-        begin(run, fresh)
-        if run._batch is not None:
-            used.append(run._batch)
+    def noting(run: CapturedRun, batch: CapturedBatch) -> None:
+        used.append(batch)
+        begin(run, batch)
 
-    monkeypatch.setattr(CapturedRun, "_begin", noting)
+    monkeypatch.setattr(CapturedRun, "_begin_early", noting)
     return used
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, GaussianChain, Runner
-from drawahead.rounds import captured, held
+from drawahead.rounds.captured import batch as captured
+from drawahead.rounds.captured import canary, held
 from tests.changes import NUMBER, WALK, Network, same, spins
 
 NAME = "DRAWAHEAD_TEST_SCALE"
@@ -77,6 +78,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Frozen]:
         return made[-1]
 
     monkeypatch.setattr(captured, "record", record)
+    monkeypatch.setattr(canary, "record", record)
     return made
 
 
@@ -150,17 +152,17 @@ def test_it_takes_a_small_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> 
     sung: list[float] = []
     agrees = captured.CapturedBatch.agrees
 
-    def noting(batch: captured.CapturedBatch, chain: Any) -> bool:
+    def noting(batch: Any, chain: Any) -> bool:
         answer = agrees(batch, chain)
-        batch.question_seconds = 1.0
-        sung.append(batch.question_seconds)
+        batch.canary.seconds = 1.0
+        sung.append(batch.canary.seconds)
         return answer
 
     monkeypatch.setattr(captured.CapturedBatch, "agrees", noting)
     runner = runner_of(Network())
     runner.sample(NUMBER, seed=0)
     (batch,) = runner._held._batches.values()
-    batch.question_seconds = 1.0
+    batch.canary.seconds = 1.0
     for calls, busy in enumerate((0.0, 100.0, 499.0, 550.0)):
         runner._held._busy = busy
         runner.sample(NUMBER, seed=calls)

@@ -30,8 +30,8 @@ from torch import Tensor, nn
 import drawahead as da
 from drawahead import Coupled, GaussianChain, Report
 from drawahead.chains.base import Chain
-from drawahead.rounds.captured import CapturedBatch
-from drawahead.rounds.guard import Guard
+from drawahead.rounds.captured.batch import CapturedBatch
+from drawahead.rounds.captured.guard import Guard
 from tests.changes import (
     KNOWN,
     NUMBER,

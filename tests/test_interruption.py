@@ -17,7 +17,7 @@ import torch
 
 import drawahead as da
 from drawahead.report import History
-from drawahead.rounds.recording import uninterrupted
+from drawahead.rounds.captured.recording import uninterrupted
 from drawahead.show.progress import RunProgress, line, visible
 from tests.test_drafts import adds_up
 

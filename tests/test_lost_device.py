@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import drawahead as da
-from drawahead.rounds.captured import CapturedBatch
+from drawahead.rounds.captured.batch import CapturedBatch
 
 WORDS = "CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA\nmore"
 ERRORS = {"accelerator": torch.AcceleratorError, "runtime": RuntimeError}

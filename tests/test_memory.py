@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import drawahead
 import drawahead as da
-from drawahead.rounds import captured_run
+from drawahead.rounds.captured.shapes import TABLES
 from tests.peak import PEAK
 
 LIMIT = 2 * 2**30
@@ -162,7 +162,7 @@ def held_most(live: int, window: int, shape: tuple[int, ...]) -> tuple[int, int]
 def test_a_round_holds_no_more_than_the_page_says(live: int, window: int) -> None:
     """docs/speed.md: sixteen numbers for every entry of a state and step of a window."""
     most, state = held_most(live, window, (3, 32, 32))
-    bound = captured_run.TABLES * live * (window + 1) * state
+    bound = TABLES * live * (window + 1) * state
     assert 0.25 * bound < most < bound
 
 

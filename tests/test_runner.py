@@ -13,7 +13,7 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import Coupled, GaussianChain, InputError, Runner, SamplingError, Sequential, TokenChain
-from drawahead.rounds.captured import CapturedBatch
+from drawahead.rounds.captured.batch import CapturedBatch
 from drawahead.targets import DenseLogistic, GaussianMixture
 from tests.changes import NUMBER, WALK, Network, batches_used, same, spins
 

@@ -31,9 +31,9 @@ from drawahead import (
     TokenChain,
 )
 from drawahead.chains.base import Chain
-from drawahead.rounds import captured_run, guard, held
-from drawahead.rounds.captured import CapturedBatch
-from drawahead.rounds.guard import Guard
+from drawahead.rounds.captured import guard, held
+from drawahead.rounds.captured.batch import CapturedBatch
+from drawahead.rounds.captured.guard import Guard
 from drawahead.samplers import Sampler
 from drawahead.targets import GaussianMixture, MixtureOfProducts
 from tests.ardiffusion.test_model import CONFIGS, awake
@@ -282,7 +282,7 @@ def test_a_first_round_begins_before_it_is_known_to_count(
         return plain(*arguments)
 
     plain, network = CapturedBatch.round, Network()
-    monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
+    monkeypatch.setattr(held, "ASYNCHRONOUS", {"cpu"})
     monkeypatch.setattr(held.Held, "is_due", lambda held, batch: False)
     monkeypatch.setattr(guard, "Guard", looking)
     monkeypatch.setattr(CapturedBatch, "round", asking)
@@ -582,7 +582,7 @@ def test_rounds_that_begin_early_change_nothing(
     for number, live in ((1, 1), (5, 2), (4, 4)):
         before = drawn_twice(number, live)
         with monkeypatch.context() as early:
-            early.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
+            early.setattr(held, "ASYNCHRONOUS", {"cpu"})
             after = drawn_twice(number, live)
         for one, other in zip(before, after, strict=True):
             assert torch.equal(one.samples, other.samples)
@@ -595,7 +595,7 @@ def test_samples_that_wait_are_drawn_although_a_round_was_begun_for_those_that_e
     live: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All drafts are kept at once: rows end in a round behind which the next one was begun already."""
-    monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
+    monkeypatch.setattr(held, "ASYNCHRONOUS", {"cpu"})
     rounds: list[int] = []
     plain = CapturedBatch.round
     monkeypatch.setattr(CapturedBatch, "round", lambda *given: rounds.append(1) or plain(*given))
@@ -637,7 +637,7 @@ def test_rounds_do_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return read
 
-    monkeypatch.setattr(captured_run, "ASYNCHRONOUS", {"cpu"})
+    monkeypatch.setattr(held, "ASYNCHRONOUS", {"cpu"})
     monkeypatch.setattr(CapturedBatch, "look", looking)
     chain = GaussianChain(Network(), da.DDPM(timesteps=da.schedules.spaced(100, of=1000)), (3,))
     for seed in range(2):

@@ -18,7 +18,7 @@ from drawahead.oracles.condition import Condition
 from drawahead.oracles.tokens import TokenOracle
 from drawahead.randomness import seed_from
 from drawahead.report import Report
-from drawahead.rounds.held import Held, captured_run
+from drawahead.rounds.captured.held import Held, captured_run
 from drawahead.rounds.measuring import chosen, not_captured, outcome
 from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.run import Call, ModelChanged, NotCaptured, Result, Run, Stop, Watch, device_error

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from drawahead.chains.base import Chain
-from drawahead.rounds.captured import CapturedBatch
-from drawahead.rounds.shapes import Shape
+from drawahead.rounds.captured.batch import CapturedBatch
+from drawahead.rounds.captured.shapes import Shape
 from studies.speed.place import Place
 
 Round = tuple[CapturedBatch, Chain, Shape]

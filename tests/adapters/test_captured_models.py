@@ -23,7 +23,7 @@ from drawahead.chains.base import Chain
 from drawahead.language.shared import TokenLaw
 from drawahead.proteins.mpnn.model import ProteinMPNN, Weights
 from drawahead.proteins.structures.files import made_up_backbone
-from drawahead.rounds.captured import CapturedBatch
+from drawahead.rounds.captured.batch import CapturedBatch
 from drawahead.samplers import Sampler
 from tests.adapters.test_diffusers_adapter import tiny_unet
 from tests.adapters.test_masked_lm import WORDS, small

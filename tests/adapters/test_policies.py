@@ -17,7 +17,7 @@ from drawahead import Block, Coupled, GaussianChain, InputError, Recursive, Samp
 from drawahead.adapters import from_diffusers
 from drawahead.policies.timing import Deadline, Latency
 from drawahead.randomness import Purpose, Stream, seed_from
-from drawahead.rounds.captured import CapturedBatch
+from drawahead.rounds.captured.batch import CapturedBatch
 from drawahead.verification.statistics import same_law
 from tests.exactness import LEVEL
 
@@ -211,7 +211,7 @@ def test_a_control_loop_builds_one_chain(graphs: bool, monkeypatch: pytest.Monke
         raise AssertionError("built again")
 
     monkeypatch.setattr("drawahead.policies.policy.from_diffusers", refuse)
-    monkeypatch.setattr("drawahead.rounds.captured_run.CapturedBatch", refuse)
+    monkeypatch.setattr("drawahead.rounds.captured.run.CapturedBatch", refuse)
     chunks = [mine.conditional_sample(1, global_cond=seen(1, i).flatten(1)) for i in range(5)]
     assert len({float(chunk[0, 0, 0]) for chunk in chunks}) == 5
     assert mine.drawahead.latency.calls == 5

@@ -20,10 +20,10 @@ import drawahead.chains.gaussian
 import drawahead.runner
 from drawahead import Coupled, GaussianChain
 from drawahead.chains.affine import AffineChain
-from drawahead.chains.scalar_moves import ScalarMoves
+from drawahead.chains.moves import ScalarMoves
 from drawahead.errors import DrawaheadError, InputError
 from drawahead.laws import Gaussian
-from drawahead.rounds.captured import CapturedBatch, Shape
+from drawahead.rounds.captured.batch import CapturedBatch, Shape
 from tests.differential.test_differential import CASES, judge, test_another_seed_is_other_noise_or_refused
 
 Patch = pytest.MonkeyPatch

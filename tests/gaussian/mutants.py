@@ -14,10 +14,9 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Gaussian, Law
-from drawahead.laws.base import leading
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Block, Coupled, Picard, Sampler, Stepwise
-from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler
+from drawahead.samplers.window import Drafts, Guess, Window, WindowSampler, leading
 from tests.mutants import AlwaysAccepted, OffByOne, StaleNoise, TargetForResidual, WeightIgnored
 
 Judged = tuple[Tensor, Tensor]

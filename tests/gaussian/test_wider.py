@@ -13,7 +13,7 @@ from torch import Tensor
 import drawahead as da
 from drawahead import Block, Coupled, GaussianChain, InputError, Picard, Recursive, Sequential, Stepwise
 from drawahead.chains.affine import AffinePaths
-from drawahead.chains.scalar_moves import ScalarMoves, rolled
+from drawahead.chains.moves import ScalarMoves, rolled
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
 from drawahead.samplers import Sampler

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.affine_queries import NOTHING, Aside, GaussianQuery, Moves
+from drawahead.chains.affine_queries import NOTHING, Aside, GaussianQuery
 from drawahead.chains.base import NARROW, Ahead, Chain, Paths, Tally
+from drawahead.chains.moves import Moves
 from drawahead.errors import InputError
 from drawahead.laws import Gaussian, Law
 from drawahead.oracles.compiled import Compiled, described
@@ -133,13 +134,23 @@ class AffineChain(Chain):
         return self._asked(x, step, **condition)
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> AffinePaths:
+        condition = of_samples(self.condition, samples) if self.condition else {}
+        return self.begun(self.stream(seed, samples, self.device), samples, condition, tally)
+
+    def stream(self, seed: int, samples: Tensor, device: torch.device) -> Stream:
+        return Stream.of_samples(seed, samples, self.law_dtype, device)
+
+    @property
+    def alike(self) -> Hashable:
+        own = any(table is not None for table in (self.start_state, self.known, self.around))
+        return None if own or type(self).start is not AffineChain.start else ()
+
+    def begun(self, stream: Stream, samples: Tensor, condition: Conditions, tally: Tally) -> AffinePaths:
         rows, moves = len(samples), self.moves
-        stream = Stream.of_samples(seed, samples, self.law_dtype, self.device)
         x = moves.first(stream) if self.start_state is None else rows_of(self.start_state, samples).flatten(1)
         x = x if self.around is None else x + rows_of(self.around, samples).flatten(1)
         position, length = torch.zeros(rows, dtype=torch.int64), torch.full((rows,), self.steps)
         recorded = x.new_zeros(rows, len(self.record), x.shape[1])
-        condition = of_samples(self.condition, samples) if self.condition else {}
         known = None if self.known is None else rows_of(self.known, samples).flatten(1)
         before = x.new_zeros(rows, math.prod(moves.answer_shape)) if moves.looks_back else None
         drawn = samples, position, length, stream, tally

@@ -1,15 +1,11 @@
-"""What an affine chain asks and how answers become laws: states out, predictions in, and the `Moves` of its steps.
-
-A chain, its paths, its questions and answers are the same for every kind of step. A new kind is a new `Moves`.
-"""
+"""What an affine chain asks and how answers become laws: states out, predictions in."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Self, final
 
 import torch
 from torch import Tensor
@@ -44,103 +40,6 @@ class Aside:
 
 
 NOTHING = Aside()
-
-
-class Moves(abc.ABC):
-    """The steps of a plan, worked out where the model lives. States, answers and values are flat; `step` (rows, w) and
-    `taken` (rows, w) may lie beyond the last step: padding."""
-
-    plan: Any
-    size: int
-    """d, the number of entries of the vector that an answer tells."""
-    state_shape: tuple[int, ...]
-    """What the model is shown."""
-    answer_shape: tuple[int, ...]
-    """What the model answers."""
-    sample_shape: tuple[int, ...]
-    """Of a sample, and of every state recorded."""
-    looks_back: bool = False
-    """Whether a step's law depends on the answer at the state before its own, too."""
-    windows_only: str = ""
-    """What about the steps only samplers that draw in windows can take; empty if there is nothing."""
-    basis: Tensor | None = None
-    """Orthonormal columns that span the subspace of states (d, dimensions); None where they are not held in one."""
-
-    def _place(self, deterministic: Tensor) -> None:
-        """Note which steps (N,) have no noise."""
-        self.steps = steps = len(deterministic)
-        first = torch.where(deterministic.cpu(), torch.arange(steps), steps)
-        ahead = torch.cat([first.flip(0).cummin(0).values.flip(0), torch.tensor([steps])])
-        self.deterministic_within = bool(deterministic[:-1].any())  # at a step before the last
-        self.next_deterministic = {place: ahead.to(place) for place in {"cpu", deterministic.device.type}}
-        """By device and step (N + 1,): the first deterministic step at or after it; N if there is none."""
-
-    @property
-    @abc.abstractmethod
-    def key(self) -> tuple[Any, ...]:
-        """What they are worked out from, by identity: two with equal keys say the same."""
-
-    def captured_parts(self) -> dict[str, Any]:
-        """What a captured round depends on: its tables, where they lie, and what they were worked out from."""
-        return {"key": self.key} | {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
-
-    @abc.abstractmethod
-    def first(self, stream: Stream) -> Tensor:
-        """The first states (rows, ...), drawn."""
-
-    @abc.abstractmethod
-    def begin(self, x: Tensor, aside: Aside) -> Tensor:
-        """What first states (rows, ...) become before any step is taken."""
-
-    def adjust(self, prediction: Tensor) -> Tensor:
-        """What is done to flat answers (m, ...) before they are used; part of the law."""
-        return prediction
-
-    @abc.abstractmethod
-    def law(self, answer: Tensor, step: Tensor, aside: Aside, before: Tensor | None = None) -> Gaussian:
-        """The laws of the values at `step` (rows, w), from answers (rows, w, ...) and, where steps look back, those at
-        the states before: without them, as if the model had answered the same there."""
-
-    def deviations(self, answer: Tensor, step: Tensor) -> Tensor | None:
-        """The standard deviations (rows, w, d) that answers (rows, w, ...) say steps have; None where a plan does."""
-        return None
-
-    @abc.abstractmethod
-    def lean(
-        self, target: Gaussian, states: Tensor, step: Tensor, draft: Gaussian, width: Tensor, aside: Aside
-    ) -> Gaussian:
-        """`target` (rows, w + 1), answered at `states` and `step`, as it leans; `width` (rows,) of its columns had a
-        draft. See `Answer.newest`."""
-
-    @abc.abstractmethod
-    def roll(self, x: Tensor, values: Tensor, taken: Tensor, aside: Aside) -> Tensor:
-        """The states (rows, w + 1, ...) after 0, 1, ... of the values (rows, w, ...) from x, `taken` (rows, w + 1)."""
-
-    @abc.abstractmethod
-    def follow(
-        self, x: Tensor, draft: Gaussian, noise: Tensor, step: Tensor, aside: Aside
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The values (rows, w, ...) of a draft that leans, along its own path from x on, and the means they were drawn
-        from; and the states of that path (rows, w + 1, ...), unless entries of them are overwritten."""
-
-    @abc.abstractmethod
-    def onward(self, state: Tensor, value: Tensor, step: Tensor, aside: Aside) -> Tensor:
-        """The states (rows, ...) that values (rows, ...) at `step` (rows,) lead to from states (rows, ...)."""
-
-    def reached(self, x: Tensor, states: Tensor, values: Tensor, step: Tensor, count: Tensor, aside: Aside) -> Tensor:
-        """The states (rows, ...) after `count` (rows,) values from x at `step` (rows,), from the very states (rows,
-        columns, ...) that were asked about on the way: rolled again from x, rounding might have grown."""
-        rows, last = torch.arange(len(x), device=x.device), (count - 1).clamp(min=0)
-        after = self.onward(states[rows, last], values[rows, last], step + last, aside)
-        return torch.where(count[:, None] > 0, after, x)
-
-    @abc.abstractmethod
-    def mixing(self, step: int) -> tuple[Tensor, Tensor]:
-        """How lanes move with a step's value, and with its noise (lanes, noises)."""
-
-    @abc.abstractmethod
-    def outcome(self, recorded: Tensor, last: Tensor) -> Tensor:
-        """What a sample holds, from the states recorded (rows, len(record), ...) and the last one (rows, ...)."""
 
 
 @final

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import abc
 import inspect
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from drawahead.errors import InputError
+from drawahead.oracles.condition import Conditions
+from drawahead.randomness import Stream
 from drawahead.values import dataclass, refusal
 
 if TYPE_CHECKING:
@@ -121,9 +124,26 @@ class Chain(abc.ABC):
         """Whether a path counts as one item of a batch, however many of its steps are queried."""
         return False
 
+    condition: Conditions
+    """Further inputs of the model: a row for each sample, or one for all."""
+
     @abc.abstractmethod
     def start(self, seed: int, samples: Tensor, tally: Tally) -> Paths:
         """Fresh paths for the samples with these numbers."""
+
+    def stream(self, seed: int, samples: Tensor, device: torch.device) -> Stream:
+        """The noise of these samples."""
+        raise NotImplementedError
+
+    def begun(self, stream: Stream, samples: Tensor, condition: Conditions, tally: Tally) -> Paths:
+        """Fresh paths for samples with this noise, and these rows of the condition."""
+        raise NotImplementedError
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for chains of one model whose samples begin alike but for noise and condition: as `begun` has it, with
+        their `stream`. None where samples have more of their own."""
+        return None
 
     def captured_parts(self) -> dict[str, Any]:
         """What a captured round of this chain depends on beside its samples: the model, and the chain's settings."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from drawahead.chains.affine import AffineChain
 from drawahead.chains.chain import Worked
-from drawahead.chains.scalar_moves import ScalarMoves
+from drawahead.chains.moves import ScalarMoves
 from drawahead.errors import InputError
 from drawahead.oracles.condition import Condition
 from drawahead.oracles.denoisers import Denoiser, DenoisingTarget

@@ -22,8 +22,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from drawahead.chains.affine import AffineChain
-from drawahead.chains.affine_queries import Aside, Moves
+from drawahead.chains.affine_queries import Aside
 from drawahead.chains.chain import Worked
+from drawahead.chains.moves import Moves
 from drawahead.laws import Gaussian
 from drawahead.oracles.condition import Condition
 from drawahead.randomness import Purpose, Stream

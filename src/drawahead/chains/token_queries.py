@@ -14,11 +14,13 @@ from torch.nn.functional import pad
 from drawahead.chains.base import Ahead, repeated
 from drawahead.errors import AnswerError
 from drawahead.laws import Categorical
-from drawahead.oracles.condition import Conditions, joined, of_rows, on_device
+from drawahead.oracles.condition import Conditions, joined, of_rows, on_device, rows_of
 from drawahead.oracles.memory import Memory, recalled
 from drawahead.oracles.tokens import TokenOracle, complaint, reveal, tolerance, with_condition
+from drawahead.randomness import Purpose, Stream
 from drawahead.rounds.threads import Query
 
+_GOLDEN = 0.6180339887498949
 _BY_ROW = ("sample", "tokens", "order", "rank", "length", "prefix", "count")
 
 
@@ -269,3 +271,17 @@ class TokenAnswer:
         ahead = torch.minimum(ahead, reach[row, depth]) if isinstance(reach, Tensor) else ahead.clamp(max=beyond)
         at = torch.where(ahead > 0, self.first[row, depth] + ahead, self.cell[row, depth])
         return Categorical(self.cells[at.to(self.cells.device)])
+
+
+def order_keys(order: Tensor | str | None, source: Stream, samples: Tensor, n: int, rates: Tensor | None) -> Tensor:
+    """Numbers whose order is that of the positions of these samples (rows, n), in float64: two must hardly ever be
+    equal. `rates` are those of `TokenOracle.order_rates`."""
+    home, rows = source.keys.device, len(samples)
+    if order is None:
+        key = source.uniform(Purpose.ORDER, torch.arange(n, device=home).expand(rows, n))
+        # Waiting times: a position of twice the rate waits half as long.
+        return key if rates is None else -torch.log1p(-key) / rates.to(home)
+    if isinstance(order, str):
+        shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
+        return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
+    return rows_of(order.view(-1, n), samples).argsort(-1).to(home, torch.float64)

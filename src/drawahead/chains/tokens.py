@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from drawahead.chains.base import NARROW, Ahead, Chain, Ends, Paths, Tally
-from drawahead.chains.token_queries import TokenQuery
+from drawahead.chains.token_queries import TokenQuery, order_keys
 from drawahead.errors import InputError
 from drawahead.laws import Categorical
 from drawahead.oracles.condition import (
@@ -27,11 +27,9 @@ from drawahead.oracles.condition import (
     rows_of,
 )
 from drawahead.oracles.memory import KEPT, Memory
-from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle
-from drawahead.randomness import Purpose, Stream
+from drawahead.oracles.tokens import HIDDEN, FunctionOracle, TokenOracle, with_condition
+from drawahead.randomness import Stream
 from drawahead.validate import law_precision, whole
-
-_GOLDEN = 0.6180339887498949
 
 
 class TokenChain(Chain):
@@ -139,43 +137,36 @@ class TokenChain(Chain):
         return 8 * self.oracle.vocab_size
 
     def start(self, seed: int, samples: Tensor, tally: Tally) -> TokenPaths:
-        n, rows = self.oracle.length, len(samples)
+        condition = of_samples(self.condition, samples) if self.condition else {}
+        return self.begun(self.stream(seed, samples, self.device), samples, condition, tally)
+
+    def stream(self, seed: int, samples: Tensor, device: torch.device) -> Stream:
         numbers = samples if self.numbers is None else self.numbers[samples]
-        stream = Stream.of_samples(seed, numbers, self.law_dtype, self.device)
-        key = self._order_keys(stream, samples)
-        home = key.device
+        return Stream.of_samples(seed, numbers, self.law_dtype, device)
+
+    @property
+    def alike(self) -> Hashable:
+        own = self.evidence is not None or isinstance(self.order, Tensor)
+        return None if own or type(self).start is not TokenChain.start else (self.order,)
+
+    def begun(self, stream: Stream, samples: Tensor, condition: Conditions, tally: Tally) -> TokenPaths:
+        n, rows = self.oracle.length, len(samples)
+        home = self.device if self.device.type in ("cpu", "cuda") else torch.device("cpu")
+        rates = with_condition(self.oracle, condition).order_rates if self.order is None else None
+        key = order_keys(self.order, Stream(stream.keys.to(home)), samples, n, rates)
         tokens = torch.zeros(rows, n, dtype=torch.int64, device=home)
         length = torch.full((rows,), n)
         if self.evidence is not None:
             evidence = rows_of(self.evidence.view(-1, n), samples)
-            length = (evidence == HIDDEN).sum(-1)
-            evidence = evidence.to(home)
-            known = evidence != HIDDEN
-            tokens = torch.where(known, evidence, 0)
-            key = torch.where(known, torch.inf, key)
+            length, evidence = (evidence == HIDDEN).sum(-1), evidence.to(home)
+            tokens, key = evidence.clamp(min=0), key.masked_fill(evidence != HIDDEN, torch.inf)
         order = key.argsort(dim=-1, stable=True)
         rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=home).expand(rows, n))
         if self.evidence is not None:
             rank = torch.where(rank < length.to(home)[:, None], rank, -1)
         tokens, order, rank = (table.to(self.device) for table in (tokens, order, rank))
         drawn = samples, torch.zeros(rows, dtype=torch.int64), length, stream, tally
-        condition = of_samples(self.condition, samples) if self.condition else {}
         return TokenPaths(self.oracle, *drawn, tokens, order, rank, condition, ends=self.ends)
-
-    def _order_keys(self, stream: Stream, samples: Tensor) -> Tensor:
-        """Numbers whose order is that of the positions (rows, n), in float64: two must hardly ever be equal."""
-        n, rows = self.oracle.length, len(samples)
-        home = self.device if self.device.type in ("cpu", "cuda") else torch.device("cpu")
-        source = Stream(stream.keys.to(home))
-        if self.order is None:
-            key = source.uniform(Purpose.ORDER, torch.arange(n, device=home).expand(rows, n))
-            rates = self.oracle_of(samples).order_rates
-            # Waiting times: a position of twice the rate waits half as long.
-            return key if rates is None else -torch.log1p(-key) / rates.to(home)
-        if isinstance(self.order, str):
-            shift = source.uniform(Purpose.ORDER, torch.zeros(rows, 1, dtype=torch.int64, device=home))
-            return (shift + _GOLDEN * torch.arange(n, dtype=torch.float64, device=home)) % 1.0
-        return rows_of(self.order.view(-1, n), samples).argsort(-1).to(home, torch.float64)
 
     def captured_parts(self) -> dict[str, Any]:
         return {"oracle": self.oracle, "law_dtype": self.law_dtype}  # orders and evidence are the samples' own
@@ -229,7 +220,9 @@ class TokenPaths(Paths):
 
     def remember(self, width: int) -> None:
         most = self.oracle.recall_width
-        if self.one_pass and len(self) and (most is None or width <= most):
+        if self.memory is not None:
+            self.memory.begin(self.oracle, self.condition, self.tokens, self.rank)
+        elif self.one_pass and len(self) and (most is None or width <= most):
             self.memory = Memory.of(self.oracle, self.condition, self.tokens, self.rank)
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 from typing import ClassVar, Self
 
-import torch
 from torch import Tensor
 
 from drawahead.randomness import Purpose, Stream
@@ -46,17 +45,12 @@ class Law(abc.ABC):
     def couple(self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """A value with law self made from the noise that gave `guess = draft.draw(noise)`; and where both agree."""
 
+    @abc.abstractmethod
     def refined(
         self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
     ) -> tuple[Tensor, Tensor]:
         """A window of guesses (rows, w, ...) coupled to these laws (rows, w + 1) -> values (rows, w + 1, ...), drawn
         outright from column `width` (rows,) on, and how many guesses are kept from the first on (rows,)."""
-        table = self.first(draft.shape[1])
-        values, agrees = table.couple(draft, guess, noise[:, : draft.shape[1]], uniform)
-        used = torch.arange(draft.shape[1], device=width.device) < width[:, None]
-        outright = self.draw(noise)
-        values = torch.where(like(used, values), values, outright[:, : draft.shape[1]])
-        return torch.cat([values, outright[:, draft.shape[1] :]], dim=1), leading(agrees & used)
 
     @abc.abstractmethod
     def gap(self, draft: Self) -> Tensor:
@@ -90,13 +84,3 @@ class Law(abc.ABC):
     @abc.abstractmethod
     def shape(self) -> tuple[int, int]:
         """(rows, window)."""
-
-
-def leading(agrees: Tensor) -> Tensor:
-    """How many columns, from the first, are all True (rows,)."""
-    return agrees.long().cumprod(1).sum(1)
-
-
-def like(flag: Tensor, value: Tensor) -> Tensor:
-    """`flag` with trailing axes added, to broadcast against `value`."""
-    return flag.view(*flag.shape, *(1,) * (value.dim() - flag.dim()))

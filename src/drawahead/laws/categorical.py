@@ -7,7 +7,7 @@ from typing import ClassVar, Self, final
 import torch
 from torch import Tensor
 
-from drawahead.laws.base import Law, leading
+from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.values import dataclass
 
@@ -53,7 +53,7 @@ class Categorical(Law):
     ) -> tuple[Tensor, Tensor]:
         values = self.draw(noise)
         used = torch.arange(guess.shape[1], device=width.device) < width[:, None]
-        return values, leading((values[:, : guess.shape[1]] == guess) & used)
+        return values, ((values[:, : guess.shape[1]] == guess) & used).cumprod(1).sum(1)
 
     def gap(self, draft: Self) -> Tensor:
         """Total variation."""

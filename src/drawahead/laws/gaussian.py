@@ -98,10 +98,17 @@ class Gaussian(Law):
     def refined(
         self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
     ) -> tuple[Tensor, Tensor]:
-        if self.thin is not None or (kernel := _kernels(self.mean)) is None:
-            return super().refined(draft, guess, noise, uniform, width)  # type: ignore[arg-type]
-        both: tuple[Tensor, Tensor] = kernel.refined(self.mean, draft.mean, self.scale, guess, noise, uniform, width)
-        return both
+        if self.thin is None and (kernel := _kernels(self.mean)) is not None:
+            both: tuple[Tensor, Tensor] = kernel.refined(
+                self.mean, draft.mean, self.scale, guess, noise, uniform, width
+            )
+            return both
+        asked = guess.shape[1]
+        values, agrees = self.first(asked).couple(draft, guess, noise[:, :asked], uniform)
+        used = torch.arange(asked, device=width.device) < width[:, None]
+        outright = self.draw(noise)
+        values = torch.where(used[..., None], values, outright[:, :asked])
+        return torch.cat([values, outright[:, asked:]], dim=1), (agrees & used).cumprod(1).sum(1)
 
     def secants(self, states: Tensor, draft: Self, slopes: tuple[Tensor, Tensor], width: Tensor) -> Tensor:
         """How the mean changes with the state, by this law's, at `states` (rows, w, ...), and that of a `draft` which

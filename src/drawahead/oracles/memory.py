@@ -38,6 +38,11 @@ class Memory:
         kept = with_condition(oracle, condition).remember(tokens, rank) if len(tokens) > 1 else one
         return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))
 
+    def begin(self, oracle: TokenOracle, condition: Conditions, tokens: Tensor, rank: Tensor) -> None:
+        """Make it that of other fresh paths."""
+        for name, table in with_condition(oracle, condition).remember(tokens, rank).items():
+            self.kept[name].copy_(table)
+
     def rows(self, start: int, stop: int) -> Memory:
         """Those of some paths: the same tensors, so that what is written here is written there."""
         return Memory({name: tensor[start:stop] for name, tensor in self.kept.items()}, self.steps[start:stop])

@@ -12,8 +12,8 @@ import torch
 
 from drawahead.chains.base import Tally
 from drawahead.executors.local import Local
+from drawahead.rounds.captured.held import Held, captured_run
 from drawahead.rounds.choosing import Choice, choose, timed
-from drawahead.rounds.held import Held, captured_run
 from drawahead.rounds.packed import PackedRun
 from drawahead.rounds.run import Call, ModelChanged, NotCaptured, Run
 from drawahead.samplers.base import Sampler

@@ -10,10 +10,9 @@ from typing import ClassVar, final
 from torch import Tensor
 
 from drawahead.chains.base import Paths
-from drawahead.laws.base import leading
 from drawahead.samplers.base import Guarantee
 from drawahead.samplers.coupled import Refining
-from drawahead.samplers.window import Window
+from drawahead.samplers.window import Window, leading
 from drawahead.validate import number
 from drawahead.values import dataclass
 

@@ -11,9 +11,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from drawahead.laws.base import leading
 from drawahead.samplers.base import Guarantee
-from drawahead.samplers.window import Window, WindowSampler
+from drawahead.samplers.window import Window, WindowSampler, leading
 from drawahead.values import dataclass
 
 

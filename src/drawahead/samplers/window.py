@@ -26,7 +26,6 @@ from torch import Tensor
 
 from drawahead.chains.base import Answer, Paths
 from drawahead.laws import Law
-from drawahead.laws.base import like
 from drawahead.randomness import Purpose
 from drawahead.rounds.threads import Thread
 from drawahead.samplers.base import Sampler
@@ -93,6 +92,16 @@ class Window:
         values = torch.cat([self.guess, value], dim=1)
         values[here] = value
         return values
+
+
+def leading(agrees: Tensor) -> Tensor:
+    """How many columns, from the first, are all True (rows,)."""
+    return agrees.cumprod(1).sum(1)
+
+
+def like(flag: Tensor, value: Tensor) -> Tensor:
+    """`flag` with trailing axes added, to broadcast against `value`."""
+    return flag.view(*flag.shape, *(1,) * (value.dim() - flag.dim()))
 
 
 def _columns(rows: Tensor, start: int | Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Captured rounds: a batch of samples that a GPU takes through a round without asking the CPU anything.
+"""A batch of samples in captured rounds.
 
 The same `guess` and `absorb` as in packed rounds, on tables whose padding stays, around a model that is asked about all
 of it. A round is then a function of shapes alone: on a GPU it is captured once for each shape, network and all, as a
@@ -9,34 +9,38 @@ is. Windows are rounded up to a short ladder of widths, and a row whose sample h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from drawahead.chains.base import Ahead, Chain, Paths
+from drawahead.chains.base import Ahead, Chain, Paths, Tally
 from drawahead.errors import AnswerError
 from drawahead.laws import Law
-from drawahead.rounds.recording import Recording, record
-from drawahead.rounds.shapes import Positions, Shape
+from drawahead.oracles.condition import CONDITION, of_samples
+from drawahead.randomness import Stream
+from drawahead.rounds.captured.canary import Canary
+from drawahead.rounds.captured.recording import Recording, record
+from drawahead.rounds.captured.shapes import Positions, Shape
+from drawahead.rounds.run import NotCaptured
 from drawahead.samplers.window import Drafts, WindowSampler
 
 _STATUS = ("position", "width", "wish", "length", "rounds", "sample")
 """What says where rows stand, in the order in which it lies in memory."""
 _SMALL = 2**14  # entries of a table
-_SLIGHT = 1e-5  # what the canary lets pass beside the rounding it has seen
 
 
-class Flight(NamedTuple):
-    """A round that the device works on, or will when the one before it is done."""
+class Learned(NamedTuple):
+    """How all rows begin, of a chain whose samples differ in noise and condition alone."""
 
-    shape: Shape
-    look: Callable[[], Positions] | None
-    """Waits for where the rows stand after it; None where that is known before."""
-    began: float
-    timed: bool = True
-    """Whether its time tells anything: not if it was captured first, or ran while something else was done."""
+    control: Tensor
+    """What says where fresh rows stand, and their keys, on the CPU: a row of `_STATUS`, or a key's half, in each."""
+    there: Tensor
+    """The same on the device."""
+    recording: Recording | None
+    """Makes fresh paths from there; None where that is done as it is."""
 
 
 @final
@@ -53,10 +57,9 @@ class CapturedBatch:
         self.rows = len(fresh)
         self.graphs: dict[Shape, Recording | None] = {}  # None where rounds run as they are
         self.captured_since_kept = False
-        self.question_seconds = 0.0
-        """How long the canary takes."""
-        self._question: tuple[Recording | None, list[Tensor]] | None = None
-        self._rounding = 0.0  # how far answers may be apart that should be equal, relative to their size
+        self.canary: Canary | None = None
+        self.learned: dict[Hashable, Learned | None] = {}
+        """By `kind_of` a chain; None where that cannot be recorded."""
         self.seconds: dict[int, float] = {}  # of a round by its window, as it was last seen
         self._missed: dict[Shape, float] = {}  # seconds that rounds wider than need be have cost
         self._capturing = 0.0  # seconds that it took to capture a round
@@ -87,11 +90,55 @@ class CapturedBatch:
         if rows == list(range(self.rows)):
             self._status.copy_(status)
             _overwrite([(self._state[name], tensor) for name, tensor in tables.items()])
+            self._fresh = status
             return
         at = torch.tensor(rows, device=self.device)
         self._status[:, at] = status.to(self.device)
         for name, tensor in tables.items():
             self._state[name][at] = tensor
+
+    def learn(self, chain: Chain) -> None:
+        """Record how the fresh paths were made that were just loaded into all rows, for later calls."""
+        kind = kind_of(chain)
+        if kind is None or kind in self.learned:
+            return
+        control = torch.cat([self._fresh, self._state["stream"].T.cpu()])
+        control = control.pin_memory() if self.device.type == "cuda" else control
+        there = control.to(self.device)
+        self.learned[kind] = None
+        with suppress(NotCaptured):
+            recording = record(lambda model: self._begun(chain, there), None, self.device, self._pool)
+            self.learned[kind] = Learned(control, there, recording)
+
+    def begin(self, chain: Chain, seed: int, samples: Tensor, width: int) -> Positions:
+        """Begin with these samples in all rows, in a way that was learned, for windows of this width at most. -> where
+        they stand."""
+        known = self.learned[kind_of(chain)]
+        assert known is not None
+        control = known.control  # what the last call had here has been carried over long ago
+        control[_STATUS.index("sample")] = samples
+        control[-2:] = chain.stream(seed, samples, control.device).keys.T
+        known.there.copy_(control, non_blocking=True)
+        condition = of_samples(chain.condition, samples) if chain.condition else {}
+        _overwrite([(self._state[f"{CONDITION}{name}"], rows) for name, rows in condition.items()])
+        if known.recording is None:
+            self._begun(chain, known.there)
+        else:
+            known.recording.replay()
+        if self.sampler.keeps_guesses:
+            self.paths.bound(self._state_of_paths(), chain.model).remember(width)
+        return Positions(*control[:4].tolist())
+
+    def _begun(self, chain: Chain, control: Tensor) -> None:
+        """Make fresh paths, for rows that begin with this control and these keys."""
+        keys = self._state["stream"]
+        self._status.copy_(control[:-2])
+        keys.copy_(control[-2:].T)
+        condition = self.paths.bound(self._state_of_paths(), chain.model).condition
+        samples = torch.arange(self.rows)  # not theirs, but nothing more depends on them
+        fresh = chain.begun(Stream(keys, self.paths.stream.dtype), samples, condition, Tally())
+        made = {name: table for name, table in fresh.tensors().items() if name not in _STATUS}
+        _overwrite([(self._state[name], table) for name, table in made.items() if table is not self._state[name]])
 
     def has(self, shape: Shape) -> bool:
         """Whether a round of this shape, or one that does for it, is captured."""
@@ -181,6 +228,19 @@ class CapturedBatch:
             _overwrite([(self._drafts[name][:, : shape.columns], tensor) for name, tensor in parts])
         self._bad.logical_or_(bad)
 
+    def agrees(self, chain: Chain) -> bool:
+        """Whether the model answers as its captured rounds do."""
+        return self.canary is None or self.canary.agrees(self._ask, chain.model)
+
+    def _ask(self, model: Any) -> list[Tensor]:
+        """The law of every row's next step, or of its last one."""
+        paths = self.paths.bound(self._state_of_paths(), model)
+        paths.position = torch.minimum(paths.position, paths.length - 1)  # where a row has ended, its last step
+        none = torch.zeros_like(paths.position)
+        guess = self.sampler.guess(paths, Drafts(self._law, none, none, none))
+        answer, _ = paths.ask(guess.values, none + 1, Ahead(0, self.sampler.drafts_from_last)).answer_all()
+        return [*_parts(answer.target).values()]
+
     def _state_of_paths(self) -> dict[str, Tensor]:
         return {name: tensor for name, tensor in self._state.items() if name not in ("width", "wish", "rounds")}
 
@@ -194,8 +254,7 @@ class CapturedBatch:
         """Make room for so many drafts; graphs of rounds that used the old place are of no use then."""
         if columns <= self.columns:
             return
-        empty = self._law.padded(columns, leaning=bool(getattr(self.sampler, "secant", False)))
-        new = _parts(empty)
+        new = _parts(self._law.padded(columns, leaning=bool(getattr(self.sampler, "secant", False))))
         for name, tensor in self._drafts.items():
             new[name][:, : tensor.shape[1]] = tensor
         self._drafts = new
@@ -208,53 +267,20 @@ class CapturedBatch:
         try:
             graph = record(lambda model: self._round(model, shape), model, self.device, self._pool)
             self._pool = self._pool or (graph and graph.pool())
-            if self._question is None:
-                began = time.perf_counter()
-                answers: list[Tensor] = []
-
-                def ask(model: Any) -> None:
-                    answers[:] = self._ask(model)
-
-                asked = record(ask, model, self.device, self._pool)
-                self._question = asked, answers
-                self._rounding = 0.0 if asked is None else self._apart(model)  # the same model: what rounding does
-                self.question_seconds = time.perf_counter() - began
+            if graph is not None:
+                self.canary = self.canary or Canary(self._ask, model, self.device, self._pool)
         finally:
             for name, tensor in (self._state | self._drafts).items():  # warming up ran rounds
                 tensor.copy_(kept[name])
             self._bad.copy_(bad)
         return graph
 
-    # The canary
 
-    def agrees(self, chain: Chain) -> bool:
-        """Whether the model, asked now about the next step of every row, answers as it did when that was captured."""
-        began = time.perf_counter()
-        apart = self._apart(chain.model)
-        self.question_seconds = time.perf_counter() - began
-        return apart <= 10 * self._rounding + _SLIGHT
-
-    def _apart(self, model: Any) -> float:
-        """How far the captured answer is from the model's, relative to its size."""
-        graph, then = self._question or (None, [])
-        if graph is None:
-            return 0.0
-        graph.replay()
-        apart = torch.zeros((), dtype=torch.float64, device=self.device)
-        for old, new in zip(then, self._ask(model), strict=True):
-            size = 1.0 + old.masked_fill(~old.isfinite(), 0.0).abs().amax()
-            difference = torch.where(old == new, 0.0, (old - new).abs() / size).nan_to_num(torch.inf)
-            apart = torch.maximum(apart, difference.amax().double())
-        return float(apart)
-
-    def _ask(self, model: Any) -> list[Tensor]:
-        """The law of every row's next step, or of its last one."""
-        paths = self.paths.bound(self._state_of_paths(), model)
-        paths.position = torch.minimum(paths.position, paths.length - 1)  # where a row has ended, its last step
-        none = torch.zeros_like(paths.position)
-        guess = self.sampler.guess(paths, Drafts(self._law, none, none, none))
-        answer, _ = paths.ask(guess.values, none + 1, Ahead(0, self.sampler.drafts_from_last)).answer_all()
-        return [*_parts(answer.target).values()]
+def kind_of(chain: Chain) -> Hashable:
+    """Equal for chains of one model whose beginnings are recorded alike; None where they are not."""
+    if (alike := chain.alike) is None:
+        return None
+    return alike, *((name, table.shape[1:], table.dtype) for name, table in chain.condition.items())
 
 
 def _parts(law: Law) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 A captured round reads a model's tensors where they lie, so weights changed in place are read as they are now. All else
 is as it was when the round was captured. A guard is a list of marks: where tensors lie, plain attributes, flags, hooks,
 functions with what they close over and the globals they name. Code of installed packages is taken to stay as it is.
-What no walk can see (an environment variable, a file) the canary finds: see `CapturedBatch.agrees`.
+What no walk can see (an environment variable, a file) the canary finds.
 """
 
 from __future__ import annotations

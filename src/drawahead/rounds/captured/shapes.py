@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
+import torch
+
 from drawahead.chains.base import Chain
+from drawahead.rounds.run import Call
 from drawahead.samplers.window import WindowSampler
 
 _LEAST = 4  # the narrowest window of the ladder, but for none at all
+TABLES = 16  # of numbers that a round holds for each step of a window, at most, beside the model's own
 _SMALL = 2**24  # bytes of drafts of one sample that are kept whether they are needed or not
 
 
@@ -47,6 +51,13 @@ class Shapes:
         self.ladder = _ladder(self.widest, halved=sampler.window is not None)
         """The widths that windows have, but for none at all."""
         self._kept_ahead = self.rung(self.widest) if chain.row_bytes * self.widest < _SMALL else 0
+
+    def rows(self, call: Call) -> int:
+        """How many samples to draw together."""
+        chain, wanted = call.chain, min(call.max_live, call.num_samples)
+        asks = chain.device.type == "cuda" and wanted > 1  # which takes a while
+        room = torch.cuda.mem_get_info(chain.device)[0] // 4 if asks else 2**31
+        return min(wanted, max(1, room // (chain.row_bytes * (self.widest + 1) * TABLES)))
 
     def rung(self, width: int) -> int:
         """The narrowest width of the ladder that is not below this one, or the widest."""

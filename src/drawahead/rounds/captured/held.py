@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -17,20 +19,20 @@ from drawahead.rounds.choosing import Choice
 from drawahead.samplers.window import WindowSampler
 
 if TYPE_CHECKING:  # packed rounds do without
-    from drawahead.rounds.captured import CapturedBatch
-    from drawahead.rounds.captured_run import CapturedRun
-    from drawahead.rounds.guard import Guard
+    from drawahead.rounds.captured.batch import CapturedBatch
+    from drawahead.rounds.captured.guard import Guard
+    from drawahead.rounds.captured.run import CapturedRun
     from drawahead.rounds.run import Call
 
 _MOST = 8  # batches
+ASYNCHRONOUS = {"cuda"}  # devices that work while Python does
 CANARY = 1 / 500
 """The share of sampling time that comparing answers may take."""
 
 
 @final
 class Held:
-    """Captured rounds are used again only while the guard holds, and the canary agrees: see `guard` and
-    `CapturedBatch.agrees`.
+    """Captured rounds are used again only while the guard holds, and the canary agrees: see `guard` and `canary`.
 
     One call at a time uses it; others wait. A call inside another, from a callback, gets a batch of its own.
     """
@@ -62,6 +64,13 @@ class Held:
         """The batch for such rows, which is nobody else's until it is given back."""
         return self._batches.pop(_key(sampler, fresh), None)
 
+    def pop_learned(self, sampler: WindowSampler, rows: int, kind: Hashable) -> CapturedBatch | None:
+        """The batch for so many rows that has learned how samples of this kind begin, if there is one."""
+        for key, batch in self._batches.items():
+            if batch.rows == rows and batch.sampler == sampler and batch.learned.get(kind) is not None:
+                return self._batches.pop(key)
+        return None
+
     @property
     def in_place(self) -> bool:
         """Whether a round may begin before the guard has looked: all memory that it reads is still the model's."""
@@ -80,7 +89,7 @@ class Held:
 
     def is_due(self, batch: CapturedBatch) -> bool:
         """Whether it is time for the canary: so rarely that it takes a small share of the time."""
-        return batch.question_seconds <= CANARY * self._busy
+        return batch.canary is not None and batch.canary.seconds <= CANARY * self._busy
 
     def agrees(self, chain: Chain, batch: CapturedBatch) -> bool:
         """Whether the model answers as its captured rounds do. If not they are dropped, and a warning says so."""
@@ -130,16 +139,54 @@ class Held:
             )
 
 
+@final
+class Trust:
+    """Whether the rounds that a call uses again are those of its model. Where a device works while Python does, that is
+    looked at while the first of them run."""
+
+    def __init__(self, held: Held, chain: Chain) -> None:
+        self.early = False
+        """Whether rounds may begin before it is known."""
+        self.asynchronous = chain.device.type in ASYNCHRONOUS
+        """Whether the device works while Python does."""
+        self._held, self._chain = held, chain
+        self._looking: Guard | None = None
+
+    def of(self, batch: CapturedBatch | None) -> CapturedBatch | None:
+        """The batch, unless it is known to be another model's."""
+        held, chain = self._held, self._chain
+        due = batch is not None and held.is_due(batch)  # then it is asked where the last call's samples have come to
+        self.early = batch is not None and not due and self.asynchronous and held.in_place
+        if not self.early and (not held.holds(chain) or (batch is not None and due and not held.agrees(chain, batch))):
+            return None
+        return batch
+
+    def begin(self) -> None:
+        """Begin to look, if that was not done before."""
+        if self.early:
+            self._looking = looking_at(self._chain)
+
+    def look(self, seconds: float = math.inf) -> bool:
+        """Look on, for so many seconds at most. -> False if the model is another one."""
+        if self._looking is None:
+            return True
+        self._looking.go_on(seconds)
+        if not self._looking.done:
+            return True
+        guard, self._looking = self._looking, None
+        return self._held.holds(self._chain, guard)
+
+
 def captured_run(call: Call, held: Held) -> CapturedRun:
     """A run of captured rounds, with the code that only they need."""
-    from drawahead.rounds.captured_run import CapturedRun
+    from drawahead.rounds.captured.run import CapturedRun
 
     return CapturedRun(call, held)
 
 
 def looking_at(chain: Chain) -> Guard:
     """A guard that begins to look at a chain's model, and at what torch is told for all models."""
-    from drawahead.rounds.guard import Guard
+    from drawahead.rounds.captured.guard import Guard
 
     return Guard(_modes(chain.device) | chain.captured_parts())
 

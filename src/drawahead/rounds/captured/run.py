@@ -6,24 +6,29 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, final
+from typing import NamedTuple, final
 
 import torch
 
 from drawahead.chains.base import Paths, Tally
 from drawahead.errors import AnswerError
 from drawahead.report import Report
-from drawahead.rounds.captured import CapturedBatch, Flight
-from drawahead.rounds.held import Held, looking_at
+from drawahead.rounds.captured.batch import CapturedBatch, kind_of
+from drawahead.rounds.captured.held import Held, Trust
+from drawahead.rounds.captured.shapes import Positions, Shape, Shapes
 from drawahead.rounds.run import Call, ModelChanged, Run
-from drawahead.rounds.shapes import Positions, Shape, Shapes
 from drawahead.samplers.window import WindowSampler
 
-if TYPE_CHECKING:
-    from drawahead.rounds.guard import Guard
 
-TABLES = 16  # of numbers that a round holds for each step of a window, at most, beside the model's own
-ASYNCHRONOUS = {"cuda"}  # devices that work while Python does
+class Flight(NamedTuple):
+    """A round that the device works on, or will when the one before it is done."""
+
+    shape: Shape
+    look: Callable[[], Positions] | None
+    """Waits for where the rows stand after it; None where that is known before."""
+    began: float
+    timed: bool = True
+    """Whether its time tells anything: not if it was captured first, or ran while something else was done."""
 
 
 @final
@@ -45,7 +50,7 @@ class CapturedRun(Run):
         self._flights: deque[Flight] = deque()
         self._paces: list[int] = []  # how many steps each row made in its last round, of those that had drafts
         self._seen = 0.0  # when positions were last read back
-        self._unsure: Guard | None = None  # what looks at the model while rounds captured before are replayed
+        self._trust = Trust(held, call.chain)
 
     def prepare(self, *, every: bool = False) -> None:
         """Capture the first rounds, so that a model which cannot be captured is known before anything is drawn; or
@@ -103,7 +108,7 @@ class CapturedRun(Run):
         if batch is not None:
             if self._flights:
                 batch.wait()
-            if self._unsure is None or self._held.holds(self.call.chain, self._unsure):
+            if self._trust.look():
                 self._held.give_back(self.call.chain, self.sampler, batch, self.oracle_seconds)
 
     @property
@@ -116,53 +121,51 @@ class CapturedRun(Run):
         """Whether samples wait and a row is free for one: it is seated between rounds, when none is under way."""
         return -1 in self._number and self._next < self.call.first + self.call.num_samples
 
-    @property
-    def _size(self) -> int:
-        """How many samples to draw together."""
-        chain, wanted = self.call.chain, min(self.call.max_live, self.call.num_samples)
-        asks = chain.device.type == "cuda" and wanted > 1  # which takes a while
-        room = torch.cuda.mem_get_info(chain.device)[0] // 4 if asks else 2**31
-        return min(wanted, max(1, room // (chain.row_bytes * (self._shapes.widest + 1) * TABLES)))
-
     def _fill(self) -> None:
         """Give waiting samples to the rows that have none."""
+        if self._batch is None and self._begin_as_before():
+            return
         free = [row for row, number in enumerate(self._number) if number < 0]
-        fresh = self._waiting(len(free) if self._batch is not None else self._size)
+        fresh = self._waiting(len(free) if self._batch is not None else self._shapes.rows(self.call))
         if fresh is None:
             return
         if self.sampler.keeps_guesses:
             fresh.remember(self._shapes.widest)
         if self._batch is None:
-            self._begin(fresh)
+            self._batch = self._trust.of(self._held.pop(self.sampler, fresh)) or CapturedBatch(self.sampler, fresh)
+            self._seat(self._batch, fresh, [*range(len(fresh))])
+            self._batch.learn(self.call.chain)
+            self._begin_early(self._batch)
         else:
             self._seat(self._batch, fresh, free[: len(fresh)])
 
-    def _begin(self, fresh: Paths) -> None:
-        """Find a batch for the first samples. The guard looks at the model while their first rounds run."""
-        chain, held, rows = self.call.chain, self._held, list(range(len(fresh)))
-        batch = held.pop(self.sampler, fresh)
-        due = batch is not None and held.is_due(batch)  # then it is asked where the last call's samples have come to
-        early = batch is not None and not due and chain.device.type in ASYNCHRONOUS and held.in_place
-        if not early and (not held.holds(chain) or (batch is not None and due and not held.agrees(chain, batch))):
-            batch = None
-        self._batch = batch or CapturedBatch(self.sampler, fresh)
-        self._seat(self._batch, fresh, rows)
-        if early:
-            if self._batch.has(self._shape(self._batch, self._positions)):
-                self._flights.append(self._launch(self._batch, self._positions)._replace(timed=False))
-            self._unsure = looking_at(chain)
+    def _begin_as_before(self) -> bool:
+        """Begin in a batch that has learned how such samples do, if there is one."""
+        chain, rows = self.call.chain, self._shapes.rows(self.call)
+        held = self._held.pop_learned(self.sampler, rows, kind_of(chain))
+        if held is None or (batch := self._trust.of(held)) is None:
+            return False
+        numbers = range(self._next, self._next + rows)
+        self._batch, self._next = batch, numbers.stop
+        self.begin(numbers)
+        self._number, self._began, self._paces = [*numbers], [0] * rows, [0] * rows
+        samples = torch.arange(numbers.start, numbers.stop)
+        self._positions = batch.begin(chain, self.call.seed, samples, self._shapes.widest)
+        self._begin_early(batch)
+        return True
+
+    def _begin_early(self, batch: CapturedBatch) -> None:
+        """Begin the first round, where the guard looks at the model meanwhile."""
+        if self._trust.early and batch.has(self._shape(batch, self._positions)):
+            self._flights.append(self._launch(batch, self._positions)._replace(timed=False))
+        self._trust.begin()
 
     def _look(self, seconds: float = math.inf) -> None:
         """Look whether the model is the one whose rounds are replayed, for so many seconds at most."""
-        if self._unsure is None:
-            return
-        self._unsure.go_on(seconds)
-        if self._unsure.done:
-            guard, self._unsure = self._unsure, None
-            if not self._held.holds(self.call.chain, guard):
-                self.wait()
-                self._batch = None
-                raise ModelChanged
+        if not self._trust.look(seconds):
+            self.wait()
+            self._batch = None
+            raise ModelChanged
 
     def _seat(self, batch: CapturedBatch, fresh: Paths, rows: list[int]) -> None:
         """Give these rows their samples."""
@@ -248,7 +251,7 @@ class CapturedRun(Run):
 
     def _launch_ahead(self, batch: CapturedBatch, live: list[int]) -> None:
         """Begin the round after the one under way, where no decision is needed. Samples do not depend on it."""
-        if not self.watched and not self._starves and self.call.chain.device.type in ASYNCHRONOUS:
+        if not self.watched and not self._starves and self._trust.asynchronous:
             standing = self._shapes.surely(self._positions, self._paces, live, batch.columns)
             if standing is not None and batch.has(self._shape(batch, standing)):
                 self._flights.append(self._launch(batch, standing))
