@@ -62,14 +62,14 @@ def drawn(chain: TokenChain, sampler: Sampler, graphs: bool) -> Tensor:
 def test_sequences_are_those_of_whole_passes(
     kind: str, sampler: Sampler, entered: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain = CHAINS[kind]()
     monkeypatch.setattr(oracle.BackboneOracle, "recall_width", -1)
-    expected = [drawn(chain, sampler, graphs) for graphs in (False, True)]
+    expected = [drawn(CHAINS[kind](), sampler, graphs) for graphs in (False, True)]
     assert not entered
     monkeypatch.setattr(oracle.BackboneOracle, "recall_width", None)
     for graphs in (False, True):
-        assert torch.equal(drawn(chain, sampler, graphs), expected[graphs])
-    assert entered
+        assert torch.equal(drawn(CHAINS[kind](), sampler, graphs), expected[graphs])
+        assert entered
+        entered.clear()
 
 
 def test_what_is_narrow_goes_on_and_what_is_wide_does_not(entered: list[int]) -> None:

@@ -144,10 +144,10 @@ class Paths(abc.ABC):
         """Whether asking about a whole path costs no more than asking about one step of it."""
         return False
 
-    def remember(self, width: int) -> None:  # noqa: B027
-        """Have the model keep what it can of these paths, where that saves work in windows of `width` at most. Only for
-        paths that are asked about a guess in every round, and whose guesses are committed as they are, all but the last
-        step."""
+    def remember(self, width: int | None) -> None:  # noqa: B027
+        """Have the model keep what it can of these paths, where that saves work in windows of `width` at most (None:
+        wherever it can). Only for paths that are asked about a guess in every round, and whose guesses are committed as
+        they are, all but the last step."""
 
     @property
     def remembers(self) -> bool:

@@ -218,12 +218,12 @@ class TokenPaths(Paths):
     def one_pass(self) -> bool:
         return self.oracle.one_pass and not self.oracle.formula
 
-    def remember(self, width: int) -> None:
-        most = self.oracle.recall_width
+    def remember(self, width: int | None) -> None:
+        most, of_these = self.oracle.recall_width, (self.oracle, self.condition, self.tokens, self.rank)
         if self.memory is not None:
-            self.memory.begin(self.oracle, self.condition, self.tokens, self.rank)
-        elif self.one_pass and len(self) and (most is None or width <= most):
-            self.memory = Memory.of(self.oracle, self.condition, self.tokens, self.rank)
+            self.memory.begin(*of_these)
+        elif self.one_pass and len(self) and (most is None or width is None or width <= most):
+            self.memory = Memory.of(*of_these, always=width is None)
 
     @property
     def remembers(self) -> bool:

@@ -27,13 +27,15 @@ class Memory:
     steps: Tensor  # (rows,) how many of each path's first steps are in it
 
     @staticmethod
-    def of(oracle: TokenOracle, condition: Conditions, tokens: Tensor, rank: Tensor) -> Memory | None:
+    def of(
+        oracle: TokenOracle, condition: Conditions, tokens: Tensor, rank: Tensor, *, always: bool = False
+    ) -> Memory | None:
         """Of fresh paths (rows, n), with the rows of a condition; None where the oracle keeps nothing, or so much that
-        it would not fit."""
+        it would not fit, unless it must."""
         first = {name: table[:1] for name, table in condition.items()}
         one = with_condition(oracle, first).remember(tokens[:1], rank[:1])
         size = sum(tensor.numel() * tensor.element_size() for tensor in one.values())
-        if not one or not _fits(size * len(tokens), tokens.device):
+        if not one or not (always or _fits(size * len(tokens), tokens.device)):
             return None
         kept = with_condition(oracle, condition).remember(tokens, rank) if len(tokens) > 1 else one
         return Memory(kept, torch.zeros(len(tokens), dtype=torch.int64))

@@ -110,9 +110,8 @@ class CapturedBatch:
             recording = record(lambda model: self._begun(chain, there), None, self.device, self._pool)
             self.learned[kind] = Learned(control, there, recording)
 
-    def begin(self, chain: Chain, seed: int, samples: Tensor, width: int) -> Positions:
-        """Begin with these samples in all rows, in a way that was learned, for windows of this width at most. -> where
-        they stand."""
+    def begin(self, chain: Chain, seed: int, samples: Tensor) -> Positions:
+        """Begin with these samples in all rows, in a way that was learned. -> where they stand."""
         known = self.learned[kind_of(chain)]
         assert known is not None
         control = known.control  # what the last call had here has been carried over long ago
@@ -125,8 +124,8 @@ class CapturedBatch:
             self._begun(chain, known.there)
         else:
             known.recording.replay()
-        if self.sampler.keeps_guesses:
-            self.paths.bound(self._state_of_paths(), chain.model).remember(width)
+        if self.paths.remembers:
+            self.paths.bound(self._state_of_paths(), chain.model).remember(None)
         return Positions(*control[:4].tolist())
 
     def _begun(self, chain: Chain, control: Tensor) -> None:

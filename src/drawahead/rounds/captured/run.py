@@ -129,7 +129,10 @@ class CapturedRun(Run):
         fresh = self._waiting(len(free) if self._batch is not None else self._shapes.rows(self.call))
         if fresh is None:
             return
-        if self.sampler.keeps_guesses:
+        if self._batch is not None:
+            if self._batch.paths.remembers:  # its other rows do, so these must
+                fresh.remember(None)
+        elif self.sampler.keeps_guesses:
             fresh.remember(self._shapes.widest)
         if self._batch is None:
             self._batch = self._trust.of(self._held.pop(self.sampler, fresh)) or CapturedBatch(self.sampler, fresh)
@@ -150,7 +153,7 @@ class CapturedRun(Run):
         self.begin(numbers)
         self._number, self._began, self._paces = [*numbers], [0] * rows, [0] * rows
         samples = torch.arange(numbers.start, numbers.stop)
-        self._positions = batch.begin(chain, self.call.seed, samples, self._shapes.widest)
+        self._positions = batch.begin(chain, self.call.seed, samples)
         self._begin_early(batch)
         return True
 
