@@ -72,7 +72,8 @@ def _rows(found: Row) -> list[tuple[str, dict[str, float], float]]:
         )
     if "sequential" in (sides := _sides(found.get("pipeline", {}))):
         ways = {"plain loop": sides["ddpm"]["seconds"] or sides["ddpm"]["cold"]}
-        ways |= {"captured": sides["sequential"]["seconds"], "drawahead": sides["drawahead"]["seconds"]}
+        names = {way: way.replace("captured", "sequential") for way in WAYS[1:]}
+        ways |= {way: sides[name]["seconds"] for way, name in names.items() if name in sides}
         rows.append(
             (
                 "an image of a diffusers UNet, by `DDPMPipeline` and `DrawaheadPipeline`",

@@ -115,15 +115,15 @@ def loaded(place: Place, folder: str, dtype: str) -> Any:
     return unet.to(place.device, getattr(torch, dtype)).eval().requires_grad_(False)
 
 
-def one_by_one(place: Place, folder: str, dtype: str) -> Row:
+def one_by_one(place: Place, folder: str, dtype: str, compiled: bool) -> Row:
     """In a process of its own: the pipeline's steps one after another, captured."""
     chain = da.adapters.from_diffusers(
         loaded(place, folder, dtype), scheduler(), num_inference_steps=STEPS if place.real else 8
     )
-    return measured(place, chain, da.Sequential(), 1, place.seeds[:2])
+    return measured(place, chain.compiled() if compiled else chain, da.Sequential(), 1, place.seeds[:2])
 
 
-def draw(place: Place, which: str, folder: str, dtype: str, runs: int) -> Row:
+def draw(place: Place, which: str, folder: str, dtype: str, runs: int, compiled: bool = False) -> Row:
     """In a process of its own: the first image of a pipeline, then `runs` more."""
     diffusers: Any = importlib.import_module("diffusers")
     own: Any = importlib.import_module("drawahead.diffusers.pipeline")
@@ -132,6 +132,7 @@ def draw(place: Place, which: str, folder: str, dtype: str, runs: int) -> Row:
     pipe = made(unet=unet, scheduler=scheduler())
     pipe.set_progress_bar_config(disable=True)
     steps = STEPS if place.real else 8
+    options = {"compile": True} if compiled else {}
     where = "cpu" if which == "drawahead" else place.device  # diffusers draws its noise where the generator is
 
     def one(seed: int) -> tuple[float, Any]:
@@ -140,6 +141,7 @@ def draw(place: Place, which: str, folder: str, dtype: str, runs: int) -> Row:
             generator=torch.Generator(where).manual_seed(seed),
             num_inference_steps=steps,
             output_type="np",
+            **options,
         )
         return place.now() - began, out
 
@@ -162,13 +164,13 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
     """Train; then every pipeline in a new process, so that its first call is one."""
     place, found = setting.place, {}
     halves = "float16" if place.real else "float32"
-    works = ["draw", "draw", "one_by_one"]
+    works = ["draw", "draw", "one_by_one"] + (["draw", "one_by_one"] if place.real else [])  # a CPU takes minutes
     with started([f"{__name__}:{work}" for work in works]) as waiting, tempfile.TemporaryDirectory() as folder:
         model, found["training"] = train(place, images(place), setting.train_seconds)
         torch.save(model.state_dict(), Path(folder) / _FILE)
         del model
         place.forget()
-        ahead, ddpm, single = waiting
+        ahead, ddpm, single, *compiled = waiting
         rows = found[halves] = {}
         for which, runs, process in (("drawahead", 8, ahead), ("ddpm", 1, ddpm)):
             process.ready()
@@ -177,6 +179,14 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
         results["pipeline"] = found
         save()
         single.ready()
-        rows["sequential"] = single.result(place, folder=folder, dtype=halves)
+        rows["sequential"] = single.result(place, folder=folder, dtype=halves, compiled=False)
         print("pipeline's steps one by one", rows["sequential"]["seconds"], flush=True)
         save()
+        for process in compiled:
+            process.ready()
+            one = process.work.endswith("one_by_one")
+            own = {} if one else {"which": "drawahead", "runs": 8}
+            name = "sequential, compiled" if one else "drawahead, compiled"
+            rows[name] = process.result(place, folder=folder, dtype=halves, compiled=True, **own)
+            print(f"pipeline {name}:", rows[name], flush=True)
+            save()

@@ -151,7 +151,7 @@ SECONDS = {
     "conditions": 6,
     "stacked": 17,
     "sharing": 42,
-    "pipeline": 110,
+    "pipeline": 160,
     "law": 50,
     "numerics": 30,
 }
