@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ import torch
 from tests.exactness import CHECKS, LEVEL
 
 torch.set_num_threads(1)  # tests run beside each other, one process a core
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU; Triton reads it when it is first imported
 
 SLOW_FILES = {
     *("every_command", "ray", "killing", "workers", "power", "doctor", "lecture", "speed", "memory", "site", "call"),

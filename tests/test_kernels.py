@@ -6,7 +6,7 @@ only what stands around them is tested.
 
 from __future__ import annotations
 
-import os
+import importlib
 from typing import Any
 
 import pytest
@@ -15,13 +15,12 @@ from torch import Tensor
 
 import drawahead as da
 from drawahead import randomness
-from drawahead.laws import Gaussian
+from drawahead.chains import affine_queries, moves
+from drawahead.laws import Gaussian, gaussian
 from drawahead.laws.gaussian import _BISECTIONS, _residual_quantile
 from drawahead.randomness import Purpose, Stream
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-if DEVICE.type == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"
 TIGHT = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
@@ -176,3 +175,38 @@ def test_answers_that_are_not_finite(d: int, dtype: torch.dtype) -> None:
         assert bool(settled(there, count.to(DEVICE), 4)) is told
         assert torch.equal(there.cpu(), flat.nan_to_num(0.0, 0.0, 0.0))
     assert not bool(settled(plain.to(DEVICE), count.to(DEVICE), 4))
+
+
+def sharp(x: Tensor, step: Tensor) -> Tensor:
+    return torch.tanh(4 * x)
+
+
+KNOWN = torch.tensor([0.3, torch.nan, -1.0, torch.nan, torch.nan])
+FLOAT32 = {"law_dtype": torch.float32}
+CHAINS: dict[str, dict[str, Any]] = {"plain": {}, "known entries": {"known": KNOWN}, "float32": FLOAT32}
+KERNELS = {"followed", "reached", "refined", "secant", "settled", "walked"}
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="on a GPU all tests of captured rounds are tests of this")
+@pytest.mark.parametrize("kind", CHAINS)
+def test_samples_that_kernels_draw(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole samples are those that torch's operations draw, round for round."""
+    pytest.importorskip("triton")
+    chain = da.GaussianChain(sharp, da.DDPM(timesteps=range(950, 0, -50)), (5,), **CHAINS[kind])
+    expected = da.sample(chain, 3, sampler=da.Coupled(12), seed=1, graphs=True)
+    met: set[str] = set()
+
+    class Noting:
+        def __init__(self, module: str) -> None:
+            self.module = importlib.import_module(module)
+
+        def __getattr__(self, name: str) -> Any:
+            met.add(name)
+            return getattr(self.module, name)
+
+    for part in (moves, affine_queries, gaussian):
+        monkeypatch.setattr(part, "kernels", lambda module, device: Noting(module))
+    found = da.sample(chain.replace(), 3, sampler=da.Coupled(12), seed=1, graphs=True)
+    torch.testing.assert_close(found.samples, expected.samples, rtol=1e-5, atol=1e-5)
+    assert found.report.rounds == expected.report.rounds
+    assert met == KERNELS - ({"reached"} if kind == "known entries" else set())

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE, CUDA, WEIGHTS = (ROOT / name for name in ("constraints.txt", "constraints-cuda.txt", "constraints-weights.txt"))
 PYTHON = "3.11.5"  # the oldest that all of them support
-OF_CUDA = re.compile(r"(nvidia-|cuda-|triton)")
+OF_CUDA = re.compile(r"(nvidia-|cuda-)")
 HEADER = "# Written by tools/lock.py: {}. For all platforms, and Python {} or later.\n"
 
 
@@ -40,8 +40,11 @@ def compiled(source: list[str], before: str, *options: str) -> list[str]:
 def main() -> None:
     """All three files."""
     before = "".join(path.read_text() for path in (FILE, CUDA) if path.exists())
-    extras = ["--extra", "all", "--extra", "test"]
-    entries = compiled(["pyproject.toml"], before, *extras, *(["--upgrade"] if "--upgrade" in sys.argv else []))
+    extras = ["--extra", "all", "--extra", "test", *(["--upgrade"] if "--upgrade" in sys.argv else [])]
+    with tempfile.TemporaryDirectory() as folder:  # our own package of weights is in no index
+        subprocess.run(["uv", "build", "--quiet", "--wheel", "models", "-o", folder], cwd=ROOT, check=True)
+        ours = ["--find-links", folder, "--no-emit-package", "drawahead-models"]
+        entries = compiled(["pyproject.toml"], before, *extras, *ours)
     parts = {FILE: [e for e in entries if not OF_CUDA.match(e)], CUDA: [e for e in entries if OF_CUDA.match(e)]}
     named = [line for line in WEIGHTS.read_text().replace(" \\", "").splitlines() if re.match(r"\w", line)]
     with tempfile.TemporaryDirectory() as folder:

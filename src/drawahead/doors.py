@@ -45,10 +45,10 @@ class Room(ModuleType):
 
 
 @functools.cache
-def kernels(module: str) -> Any:
-    """A module of CUDA kernels, asked for where there is a device to use them on; None where Triton is missing."""
+def kernels(module: str, device: str) -> Any:
+    """A module of CUDA kernels, for tensors on such a device; None on others, and where Triton is missing."""
     try:
-        return import_module(module)
+        return import_module(module) if device == "cuda" else None
     except ImportError:
         return None
 

@@ -40,6 +40,8 @@ class Aside:
 
 
 NOTHING = Aside()
+CUDA = "drawahead.chains.moves_cuda"
+"""The kernels of affine chains."""
 
 
 @final
@@ -145,7 +147,7 @@ class GaussianQuery(Query):
         condition = {name: table.repeat_interleave(columns, 0) for name, table in self.condition.items()}
         flat = predictions(self.oracle, self.state.flatten(0, 1), self.step.flatten(), condition).contiguous()
         # Nobody reads the padding, but what is added up may be multiplied by zero with it.
-        if flat.is_cuda and (kernel := kernels("drawahead.chains.moves_cuda")) is not None:
+        if (kernel := kernels(CUDA, flat.device.type)) is not None:
             bad = kernel.settled(flat, self.count, columns)
         else:
             used = torch.arange(columns, device=self.count.device) < self.count[:, None]

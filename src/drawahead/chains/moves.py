@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from drawahead.chains.affine_queries import Aside
+from drawahead.chains.affine_queries import CUDA, Aside
 from drawahead.doors import kernels
 from drawahead.laws import Gaussian
 from drawahead.randomness import Purpose, Stream
@@ -229,7 +229,7 @@ class ScalarMoves(Moves):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert draft.slope is not None and draft.anchor is not None
         free = aside.known is None
-        if self.subspace is None and (kernel := _kernels(x)) is not None:
+        if self.subspace is None and (kernel := kernels(CUDA, x.device.type)) is not None:
             values, mean, states = kernel.followed(x, draft, noise, step, self.factors)
             return values, mean, states if free else None
         slope = draft.slope.nan_to_num(0.0)
@@ -245,7 +245,7 @@ class ScalarMoves(Moves):
         return after if aside.known is None else self._overwritten(after[:, None], step[:, None] + 1, aside)[:, 0]
 
     def reached(self, x: Tensor, states: Tensor, values: Tensor, step: Tensor, count: Tensor, aside: Aside) -> Tensor:
-        if self.subspace is not None or aside.known is not None or (kernel := _kernels(x)) is None:
+        if self.subspace is not None or aside.known is not None or (kernel := kernels(CUDA, x.device.type)) is None:
             return super().reached(x, states, values, step, count, aside)
         after: Tensor = kernel.reached(x, states, values, step, count, self.factors)
         return after
@@ -264,7 +264,7 @@ class ScalarMoves(Moves):
 
     def _rolled(self, x: Tensor, step: Tensor, values: Tensor, slope: Tensor | None = None) -> Tensor:
         values = self.projected(values)
-        if slope is None and (kernel := _kernels(x)) is not None:
+        if slope is None and (kernel := kernels(CUDA, x.device.type)) is not None:
             states: Tensor = kernel.walked(x, values, step, self.factors)
             return states
         return rolled(x, self._a(step) if slope is None else self._a(step) + slope, values)
@@ -294,7 +294,3 @@ def rolled(x: Tensor, a: Tensor, values: Tensor) -> Tensor:
     for i in range(values.shape[1]):
         x = torch.addcmul(values[:, i], a[:, i, None], x, out=states[:, i + 1])
     return states
-
-
-def _kernels(x: Tensor) -> Any:
-    return kernels("drawahead.chains.moves_cuda") if x.is_cuda else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from drawahead.laws.base import Law
 from drawahead.randomness import Purpose, Stream
 from drawahead.values import dataclass
 
+_CUDA = "drawahead.laws.gaussian_cuda"
 _SMALL = 0.1  # deltas below this use a series in delta: there the closed form is a difference of nearly equal tails
 _BISECTIONS = 60  # of an interval of at most a thousand standard deviations: to less than rounding
 _DISJOINT = 1e3
@@ -98,7 +99,7 @@ class Gaussian(Law):
     def refined(
         self, draft: Self, guess: Tensor, noise: Tensor, uniform: Tensor, width: Tensor
     ) -> tuple[Tensor, Tensor]:
-        if self.thin is None and (kernel := _kernels(self.mean)) is not None:
+        if self.thin is None and (kernel := kernels(_CUDA, self.mean.device.type)) is not None:
             both: tuple[Tensor, Tensor] = kernel.refined(
                 self.mean, draft.mean, self.scale, guess, noise, uniform, width
             )
@@ -115,7 +116,7 @@ class Gaussian(Law):
         leans (rows, w): the least-squares factor of one change along the other, held between the lowest and the highest
         of `slopes` (rows, w). Zero in columns from `width` (rows,) on, and where the draft was never asked about."""
         assert draft.slope is not None and draft.anchor is not None
-        if (kernel := _kernels(self.mean)) is not None:
+        if (kernel := kernels(_CUDA, self.mean.device.type)) is not None:
             found: Tensor = kernel.secant(states, self.mean, draft.anchor, draft.mean, draft.slope, *slopes, width)
             return found
         moved, rose = states - draft.anchor, self.mean - draft.mean
@@ -258,10 +259,6 @@ def _excess(z: Tensor, delta: Tensor) -> Tensor:
     return torch.where(far, 0.0, total)
 
 
-def _kernels(x: Tensor) -> Any:
-    return kernels("drawahead.laws.gaussian_cuda") if x.is_cuda else None
-
-
 def largest(x: Tensor) -> Tensor:
     """The largest absolute value along the last axis."""
     if x.device.type == "cpu":  # where a norm takes twenty times as long
@@ -272,7 +269,7 @@ def largest(x: Tensor) -> Tensor:
 
 def _residual_quantile(delta: Tensor, log_weight: Tensor, normal: Tensor) -> Tensor:
     """z >= c with G(z) = u G(c), u = Phi(-normal), by bisection."""
-    if (kernel := _kernels(delta)) is not None:
+    if (kernel := kernels(_CUDA, delta.device.type)) is not None:
         quantile: Tensor = kernel.residual_quantile(delta, log_weight, normal, _BISECTIONS)
         return quantile
     c = _threshold(delta, log_weight)

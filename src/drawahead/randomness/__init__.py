@@ -179,8 +179,9 @@ class Stream:
 
 def _kernel(device: str) -> Callable[..., Tensor] | None:
     """All of it as one CUDA kernel, where that can be had."""
-    found = kernels("drawahead.randomness.philox_cuda") if device == "cuda" else None
-    return found and found.numbers
+    found = kernels("drawahead.randomness.philox_cuda", device)
+    numbers: Callable[..., Tensor] | None = found and found.numbers
+    return numbers
 
 
 def checked_seed(seed: object) -> int:
