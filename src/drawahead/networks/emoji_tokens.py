@@ -50,13 +50,11 @@ class GuidedPixels(CausalOracle):
         return self._guided(self.network(self._both(tokens, position))[:, first:])
 
     def cache(self, rows: int, length: int) -> dict[str, Tensor]:
-        kept = self.network.memory(self.passes * rows, length)
-        return {name: table.unflatten(0, (rows, self.passes)) for name, table in kept.items()}
+        return {"seen": self.network.memory(self.passes * rows, length).unflatten(0, (rows, self.passes))}
 
     def extend(self, cache: dict[str, Tensor], tokens: Tensor, position: Tensor, **condition: Tensor) -> Tensor:
-        flat = {name: table.view(-1, *table.shape[2:]) for name, table in cache.items()}
-        twice = position.repeat_interleave(self.passes, 0)
-        return self._guided(self.network.extend(flat, self._both(tokens, position), twice))
+        memory, twice = cache["seen"].flatten(0, 1), position.repeat_interleave(self.passes, 0)
+        return self._guided(self.network.extend(memory, self._both(tokens, position), twice))
 
     def _both(self, tokens: Tensor, position: Tensor) -> Tensor:
         """Each row as it is, and beside it, where there is guidance, with no word in its prompt."""

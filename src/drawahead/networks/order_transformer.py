@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu, scaled_dot_product_attention
 
 Turn = tuple[Tensor, Tensor]
-"""Cosine and sine of the angles by which keys and queries are turned."""
+"""What each entry of keys and queries, and the one half a vector away, is multiplied by (r, tokens, 1, 1, size)."""
 
 
 @final
@@ -46,24 +46,24 @@ class OrderTransformer(nn.Module):
         seen = torch.arange(1 + tokens.shape[1], device=rank.device) < (first + prefix)[..., None]  # (r, c, 1 + n)
         return self._logits(tokens.gather(1, order), order, position, self._hiding(seen))
 
-    def memory(self, rows: int, length: int) -> dict[str, Tensor]:
+    def memory(self, rows: int, length: int) -> Tensor:
         """Room for keys and values of the sink, `length` tokens, and one that nobody sees."""
-        shape = (rows, len(self.layers), self.heads, length + 2, len(self.sink) // self.heads)
-        return {name: torch.zeros(shape, dtype=self.sink.dtype, device=self.sink.device) for name in ("keys", "values")}
+        return self.sink.new_zeros(rows, len(self.layers), length + 2, 2, self.heads, len(self.sink) // self.heads)
 
+    @torch.no_grad()
     def extend(
-        self, memory: dict[str, Tensor], content: Tensor, place: Tensor, slot: Tensor, position: Tensor, seen: Tensor
+        self, memory: Tensor, content: Tensor, place: Tensor, slot: Tensor, position: Tensor, seen: Tensor
     ) -> Tensor:
         """Enter content (r, s), which stands at `place`, into slots (r, s) of the memory, where those before it are;
         the logits (r, c, vocabulary) at `position` (r, c) of queries that see the first `seen` (r, c) slots."""
         rows, s = content.shape
         x, turn = self._entered(content, place, position)
         slot = torch.nn.functional.pad(slot, (1, 0))
-        sees = torch.cat([slot + 1, seen], dim=1)[..., None] > torch.arange(memory["keys"].shape[3], device=slot.device)
+        sees = torch.cat([slot + 1, seen], dim=1)[..., None] > torch.arange(memory.shape[2], device=slot.device)
         where, hidden = (torch.arange(rows, device=slot.device)[:, None], slot), self._hiding(sees)
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, _Layer)
-            x = layer.extend(x, turn, where, hidden, memory["keys"][:, i], memory["values"][:, i])
+            x = layer.extend(x, turn, where, hidden, memory[:, i])
         logits: Tensor = self.head(self.norm(x[:, 1 + s :]))
         return logits
 
@@ -85,15 +85,15 @@ class OrderTransformer(nn.Module):
         return logits
 
     def _entered(self, content: Tensor, place: Tensor, position: Tensor) -> tuple[Tensor, Turn]:
-        """The sink, content at `place` and queries at `position`: what they start from (r, tokens, width), and cosine
-        and sine of their angles (r, tokens, 1, size / 2)."""
+        """The sink, content at `place` and queries at `position`: what they start from (r, tokens, width), and how
+        their keys and queries are turned."""
         rows = len(content)
         sink, blank = self.sink.expand(rows, 1, -1), self.blank.expand(rows, position.shape[1], -1)
         x = torch.cat([sink, self.token(content), blank], dim=1)
         half = len(self.sink) // self.heads // 2
         speed = 1000.0 ** -(torch.arange(half, device=position.device) / half)
-        angle = torch.cat([torch.zeros_like(place[:, :1]), place, position], dim=1)[..., None, None] * speed
-        return x, (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
+        angle = torch.cat([torch.zeros_like(place[:, :1]), place, position], dim=1)[..., None] * speed
+        return x, turn_by(angle, x.dtype)
 
 
 class Layer(nn.Module, abc.ABC):
@@ -108,19 +108,25 @@ class Layer(nn.Module, abc.ABC):
         for linear in (self.out, self.down):  # the stream starts out quiet
             nn.init.normal_(linear.weight, std=spread)
 
-    @abc.abstractmethod
     def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values (r, heads, tokens, size)."""
+        qkv = self._unturned(x)
+        q, k = turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
+        return q, k, qkv[:, :, 2].transpose(1, 2)
 
-    def extend(
-        self, x: Tensor, turn: Turn, where: tuple[Tensor, Tensor], hidden: Tensor, keys: Tensor, values: Tensor
-    ) -> Tensor:
-        """Keys and values (r, heads, slots, size) of the first tokens go to these rows and slots (r, s); all attend to
-        what is there, but for what is `hidden` (r, 1, tokens, slots)."""
-        q, k, v = self.split(x, turn)
-        for kept, new in ((keys, k), (values, v)):
-            kept.transpose(1, 2)[where] = new[:, :, : where[1].shape[1]].transpose(1, 2)
-        return self.added(x, scaled_dot_product_attention(q, keys, values, attn_mask=hidden))
+    def _unturned(self, x: Tensor) -> Tensor:
+        """Queries, keys and values (r, tokens, 3, heads, size), not turned yet."""
+        parts: Tensor = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))
+        return parts
+
+    def extend(self, x: Tensor, turn: Turn, where: tuple[Tensor, Tensor], hidden: Tensor, kept: Tensor) -> Tensor:
+        """Keys and values (r, slots, 2, heads, size) of the first tokens go to these rows and slots (r, s); all attend
+        to what is there, but for what is `hidden` (r, 1, tokens, slots)."""
+        qkv = self._unturned(x)
+        turned(qkv[:, :, :2], turn, out=qkv[:, :, :2])
+        kept[where] = qkv[:, : where[1].shape[1], 1:]
+        q, k, v = (part.transpose(1, 2) for part in (qkv[:, :, 0], *kept.unbind(2)))
+        return self.added(x, scaled_dot_product_attention(q, k, v, attn_mask=hidden))
 
     def added(self, x: Tensor, attended: Tensor, drop: float = 0.0) -> Tensor:
         """The stream behind this layer, of what was attended to (r, heads, tokens, size)."""
@@ -143,13 +149,14 @@ class _Layer(Layer):
             asked = scaled_dot_product_attention(q[:, :, content:], k, v, attn_mask=hidden)
         return self.added(x, torch.cat([among, asked], dim=2))
 
-    def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
-        qkv = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1))  # (r, tokens, 3, heads, size)
-        q, k = _turned(qkv[:, :, :2], turn).transpose(1, 3).unbind(2)
-        return q, k, qkv[:, :, 2].transpose(1, 2)
+
+def turn_by(angle: Tensor, dtype: torch.dtype) -> Turn:
+    """How to turn pairs of entries, half a vector apart, by these angles (r, tokens, size / 2)."""
+    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+    return torch.cat([cos, cos], dim=-1)[:, :, None, None], torch.cat([-sin, sin], dim=-1)[:, :, None, None]
 
 
-def _turned(x: Tensor, turn: Turn) -> Tensor:
-    a, b = x.chunk(2, dim=-1)
-    cos, sin = (part[:, :, None] for part in turn)
-    return torch.cat([torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(a * sin, b, cos)], dim=-1)
+def turned(x: Tensor, turn: Turn, out: Tensor | None = None) -> Tensor:
+    """Keys and queries (r, tokens, 2, heads, size), turned."""
+    other = x.unflatten(-1, (2, -1)).flip(-2).flatten(-2)
+    return torch.addcmul(x * turn[0], other, turn[1], out=out)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from drawahead.networks.order_transformer import Layer, Turn
+from drawahead.networks.order_transformer import Layer, Turn, turn_by
 
 
 @final
@@ -55,23 +55,22 @@ class PixelTransformer(nn.Module):
         logits: Tensor = self.head(self.norm(x))
         return logits
 
-    def memory(self, rows: int, length: int) -> dict[str, Tensor]:
+    def memory(self, rows: int, length: int) -> Tensor:
         """Room for the keys and values of `length` tokens."""
-        width = self.token.weight.shape[1]
-        shape = (rows, len(self.layers), self.heads, length, width // self.heads)
-        weight = self.token.weight
-        return {name: torch.zeros(shape, dtype=weight.dtype, device=weight.device) for name in ("keys", "values")}
+        weight, heads = self.token.weight, self.heads
+        return weight.new_zeros(rows, len(self.layers), length, 2, heads, weight.shape[1] // heads)
 
-    def extend(self, memory: dict[str, Tensor], tokens: Tensor, position: Tensor) -> Tensor:
+    @torch.no_grad()
+    def extend(self, memory: Tensor, tokens: Tensor, position: Tensor) -> Tensor:
         """Enter tokens (b, s) at these positions (b, s) of the memory; the logits (b, s, colours) behind each, which
         sees what is entered at positions up to its own."""
         x, turn = self._entered(tokens, position)
-        seen = torch.arange(memory["keys"].shape[3], device=position.device) <= position[..., None]
+        seen = torch.arange(memory.shape[2], device=position.device) <= position[..., None]
         hidden = torch.zeros_like(seen, dtype=x.dtype).masked_fill_(~seen, -torch.inf)[:, None]
         where = torch.arange(len(tokens), device=position.device)[:, None], position
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, _Layer)
-            x = layer.extend(x, turn, where, hidden, memory["keys"][:, i], memory["values"][:, i])
+            x = layer.extend(x, turn, where, hidden, memory[:, i])
         logits: Tensor = self.head(self.norm(x))
         return logits
 
@@ -84,8 +83,7 @@ class PixelTransformer(nn.Module):
         quarter = x.shape[-1] // self.heads // 4
         speed = 100.0 ** -(torch.arange(quarter, device=tokens.device) / quarter)
         row, column = (torch.where(pixel < 0, 0, part) for part in self._place(pixel.clamp(min=0)))
-        angle = torch.cat([row[..., None] * speed, column[..., None] * speed], dim=-1)[:, None]  # (b, 1, s, size / 2)
-        return x, (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
+        return x, turn_by(torch.cat([row[..., None] * speed, column[..., None] * speed], dim=-1), x.dtype)
 
     def _place(self, pixel: Tensor) -> tuple[Tensor, Tensor]:
         row = torch.div(pixel, self.side, rounding_mode="floor")
@@ -99,13 +97,3 @@ class _Layer(Layer):
     def forward(self, x: Tensor, turn: Turn, drop: float) -> Tensor:
         q, k, v = self.split(x, turn)
         return self.added(x, scaled_dot_product_attention(q, k, v, is_causal=True), drop)
-
-    def split(self, x: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = self.qkv(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return _turned(q, turn), _turned(k, turn), v
-
-
-def _turned(x: Tensor, turn: Turn) -> Tensor:
-    a, b = x.chunk(2, dim=-1)
-    cos, sin = turn
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

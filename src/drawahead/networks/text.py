@@ -81,7 +81,7 @@ class TextModel(TokenOracle):
         """Keys and values, the evidence's first."""
         known = rank < 0
         count = known.sum(1, keepdim=True)
-        kept = self.network.memory(len(tokens), self.length) | {"first": 1 + count}
+        kept = {"seen": self.network.memory(len(tokens), self.length), "first": 1 + count}
         if bool(known.any()):
             most = int(count.max())
             place = (~known).long().argsort(dim=1, stable=True)[:, :most]  # from left to right
@@ -96,7 +96,7 @@ class TextModel(TokenOracle):
     ) -> Tensor:
         nowhere = self.length + 1
         slot = torch.where(place < self.length, (kept["first"] + step).clamp(max=nowhere), nowhere)
-        logits = self.network.extend(kept, token, place, slot, position, kept["first"] + prefix)
+        logits = self.network.extend(kept["seen"], token, place, slot, position, kept["first"] + prefix)
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
 
     def chain_rows(self, tokens: Tensor, rank: Tensor, row: Tensor, prefix: Tensor, position: Tensor) -> Tensor:
