@@ -23,7 +23,7 @@ COMPILE = torch.compile
 
 
 def by(backend: Any) -> Callable[[Any], Any]:
-    return lambda function: COMPILE(function, backend=backend)
+    return lambda function, **options: COMPILE(function, backend=backend, **options)
 
 
 KINDS: dict[str, Callable[[], Chain]] = {
@@ -168,3 +168,19 @@ def test_a_model_that_keeps_what_its_first_call_works_out_is_compiled_once(monke
         for rows in (1, 1, 2, 5, 3):
             compiled(torch.ones(rows, 3), torch.zeros(rows, dtype=torch.int64))
         assert graphs_compiled() - before == 2 and not compiled.trouble, name
+
+
+def test_convolutions_over_a_plane_are_compiled_for_sizes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once; when there have been many, for all further ones together, but for a batch of one."""
+    monkeypatch.setattr(torch, "compile", by("eager"))
+    network = nn.Conv2d(1, 1, 3, padding=1).requires_grad_(False)
+    compiled = module.Compiled(network)
+    compiled._planar = True  # as on a GPU
+    asked = [torch.randn(rows, 1, 4, 4) for rows in (2, 5, 2, 5, 1, 3, 4, 6)]
+    before = graphs_compiled()
+    for x in asked:
+        assert torch.equal(compiled(x), network(x))
+    assert graphs_compiled() - before == 6
+    for rows in (7, 9, 8, 12):
+        compiled(torch.randn(rows, 1, 4, 4))
+    assert graphs_compiled() - before == 7 and not compiled.trouble

@@ -87,8 +87,6 @@ def _rows(found: Row) -> list[tuple[str, dict[str, float], float]]:
     for row in found["fashion"].get("batches", ()):
         if row["batch"] >= 64:
             ways = {"captured": row["sequential"]["seconds"], "drawahead": row["auto"]["seconds"]}
-            compiled = found.get("ways", {}).get(f"{row['batch']} of image", {})
-            ways |= {way: other["seconds"] for way, other in compiled.items()}
             rows.append((f"{row['batch']} images at once", ways, row["auto"]["mean_rounds"]))
     return rows
 

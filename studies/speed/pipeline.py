@@ -183,6 +183,9 @@ def pipeline(results: dict[str, Any], setting: Setting, save: Callable[[], None]
         print("pipeline's steps one by one", rows["sequential"]["seconds"], flush=True)
         save()
         for process in compiled:
+            if setting.left < 200:
+                print(f"no time is left for {process.work}, compiled", flush=True)
+                break
             process.ready()
             one = process.work.endswith("one_by_one")
             own = {} if one else {"which": "drawahead", "runs": 8}

@@ -77,24 +77,21 @@ MODELS: dict[str, Callable[[Place], Model]] = {
 }
 
 
-def captured(*names: str, compiled: bool, together: int | None = None) -> Part:
-    """These models one by one in captured rounds, and by drawahead; the last of them also so many together."""
+def captured(*names: str, compiled: bool) -> Part:
+    """These models one by one in captured rounds, and by drawahead."""
 
     def part(results: dict[str, Any], setting: Setting, save: Callable[[], None]) -> None:
         place = setting.place
         for name in names if place.real else ():  # a CPU takes minutes to compile
             chain = MODELS[name](place).chain
             chain = chain.compiled() if compiled else chain
-            for num in (1, together) if together and name == names[-1] else (1,):
-                what = name if num == 1 else f"{num} of {name}"
-                for way, sampler in (("drawahead", None), ("captured", da.Sequential())):
-                    seeds = place.seeds[: 2 if sampler else None] if num == 1 else place.seeds[:1]
-                    alone, warm_ups = sampler is None and num == 1, 3 if num == 1 else 1
-                    found = measured(place, chain, sampler, num, seeds, warm_ups=warm_ups, alone=alone)
-                    label = f"{way}, compiled" if compiled else way
-                    said(f"{what}, {label}", found)
-                    results.setdefault("ways", {}).setdefault(what, {})[label] = found
-                    save()
+            for way, sampler in (("drawahead", None), ("captured", da.Sequential())):
+                seeds = place.seeds[:2] if sampler else place.seeds
+                found = measured(place, chain, sampler, 1, seeds, warm_ups=3, alone=sampler is None)
+                label = f"{way}, compiled" if compiled else way
+                said(f"{name}, {label}", found)
+                results.setdefault("ways", {}).setdefault(name, {})[label] = found
+                save()
             del chain
             place.forget()
 

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from drawahead.oracles.tokens import ForwardingOracle, TokenOracle
 
+_SIZES = 6  # of batches for each of which a network is compiled by itself; dynamo calls it as it is after eight
+
 
 @final
 class Compiled:
@@ -31,10 +33,15 @@ class Compiled:
         self.trouble = ""
         """Why it is not compiled."""
         self._called = False
+        self._sizes: set[tuple[int, ...]] = set()
+        self._planar = False
+        """Whether there are convolutions over a plane on a GPU. For batches of any size the compiler does not choose
+        their layout, and turns every answer around: the image's network then takes longer than as it is."""
         for module in networks(function, set()):
             if any(weight.is_cuda for weight in module.parameters()):
                 lay_out(module)
-        self._fast = torch.compile(_alone(function))
+                self._planar |= any(isinstance(part, nn.Conv2d | nn.ConvTranspose2d) for part in module.modules())
+        self._fast, self._fixed = torch.compile(_alone(function)), torch.compile(_alone(function), dynamic=False)
 
     def captured_parts(self) -> dict[str, Any]:
         return {"function": self.function}
@@ -47,12 +54,17 @@ class Compiled:
             return self.function(*arguments, **options)
         import torch._dynamo as dynamo
 
-        for tensor in (*arguments, *options.values()):
-            if isinstance(tensor, Tensor) and tensor.dim() and len(tensor) > 1:
-                dynamo.maybe_mark_dynamic(tensor, 0)  # rounds differ in how much they ask: compile for all of them
+        tables = [table for table in (*arguments, *options.values()) if isinstance(table, Tensor) and table.dim()]
+        size = tuple(map(len, tables))
+        fixed = self._planar and (size in self._sizes or len(self._sizes) < _SIZES)
+        if fixed:
+            self._sizes.add(size)
+        for table in tables:
+            if not fixed and len(table) > 1:
+                dynamo.maybe_mark_dynamic(table, 0)  # rounds differ in how much they ask: compile for all of them
         graphs, began = dynamo.utils.counters["stats"]["unique_graphs"], time.perf_counter()
         try:
-            answer = self._fast(*arguments, **options)
+            answer = (self._fixed if fixed else self._fast)(*arguments, **options)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # any: the model may be at fault, too, and will then say so itself
