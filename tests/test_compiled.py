@@ -175,7 +175,7 @@ def test_convolutions_over_a_plane_are_compiled_for_sizes_of_their_own(monkeypat
     monkeypatch.setattr(torch, "compile", by("eager"))
     network = nn.Conv2d(1, 1, 3, padding=1).requires_grad_(False)
     compiled = module.Compiled(network)
-    compiled._planar = True  # as on a GPU
+    compiled._planar, compiled._fixed = True, torch.compile(module._alone(network), dynamic=False)  # as on a GPU
     asked = [torch.randn(rows, 1, 4, 4) for rows in (2, 5, 2, 5, 1, 3, 4, 6)]
     before = graphs_compiled()
     for x in asked:

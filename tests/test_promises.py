@@ -320,6 +320,7 @@ NO_PROMISE: dict[str, list[tuple[str, str]]] = {
         ("speed", "on the same GPU, same weights"),
         ("speed", "Tokens equal to those of `Sequential`"),
         ("speed", "captured on the same batch"),
+        ("speed", "A draft that takes the answer to be zero"),
         ("jobs", "It is the same whether a shard took a second"),
         ("proteins", "A pass costs the same whatever the window"),
     ],

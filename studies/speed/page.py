@@ -6,6 +6,7 @@ import math
 import statistics
 import textwrap
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
         "gpu": found["machine"]["gpu"],
         "torch": found["machine"]["torch"],
         "overview": _overview(found),
+        **_days(found["days"]),
         "fashion": _one(fashion),
         "fashion_choice": _choice(fashion["auto"]),
         "fashion_beside_best": f"{fashion['auto']['seconds'] / tuned['seconds']:.2f}",
@@ -40,6 +42,20 @@ def values(found: Row, proteins: list[Row]) -> dict[str, str | None]:
     for name, (names, make) in _PARTS.items():
         fixed |= make(found[name]) if name in found else dict.fromkeys(names)
     return fixed
+
+
+_SECTIONS = {"sharing": "two processes on one GPU", "numerics": "the model's own numerics"}
+
+
+def _days(days: dict[str, str]) -> dict[str, str | None]:
+    """When it was measured; and what was measured on another day than most."""
+    last = max(days.values())
+    others = [f"{_SECTIONS.get(name, name)} ({_day(day)})" for name, day in days.items() if day != last]
+    return {"day": _day(last), "other_days": " and ".join(others) or None}
+
+
+def _day(iso: str) -> str:
+    return f"{(day := date.fromisoformat(iso)).day} {day:%B %Y}"
 
 
 def _overview(found: Row) -> str:
@@ -183,18 +199,22 @@ def _per_round(row: Row) -> str:
 
 
 def _cold(part: Row) -> dict[str, str | None]:
-    lines = []
+    lines, processes = [], []
     for name, label in (("fashion", "image"), ("text", "text")):
         if name not in part:
             continue
+        processes.append(f"{len(part[name]['auto'])} for one {label}")
         first = {key: [row["first"] for row in rows] for key, rows in part[name].items()}
         middle = {key: statistics.median(seconds) for key, seconds in first.items()}
         load = statistics.median(row["load"] for rows in part[name].values() for row in rows)
         sides = [f"{middle[key]:.2f} {_range(first[key], 2)}" for key in ("sequential", "auto")]
         lines.append([f"one {label}", *sides, f"{middle['auto'] / middle['sequential']:.2f}", f"{load:.2f}"])
     heading = ["first call", "`Sequential`, s", "`Auto`, s", "ratio", "loading the model, s"]
-    processes = str(len(part["fashion"]["auto"])) if "fashion" in part else None
-    return {"cold": table(heading, lines, right=False), "cold_processes": processes}
+    processes = {
+        label: len(part[name]["auto"]) for name, label in (("fashion", "image"), ("text", "text")) if name in part
+    }
+    words = " and ".join(f"{number} for one {label}" for label, number in processes.items())
+    return {"cold": table(heading, lines, right=False), "cold_processes": words}
 
 
 _STACKED = {

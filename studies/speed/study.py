@@ -15,6 +15,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from datetime import date
 
 import torch
 
@@ -69,6 +70,7 @@ def _part(name: str, results: Data, setting: Setting, keep: Callable[[], None]) 
     try:
         PARTS[name](results, setting, keep)
         results.setdefault("measured", {})[name] = round(time.perf_counter() - began, 1)
+        results.setdefault("days", {})[name] = date.today().isoformat()
         results.get("failed", {}).pop(name, None)
     except (Exception, OutOfTime):
         traceback.print_exc()

@@ -73,6 +73,7 @@ def new() -> Any:
     }
     found = {
         "machine": {"gpu": "GPU", "torch": "2"},
+        "days": {"fashion": "2026-11-05", "text": "2026-11-05", "sharing": "2026-10-30"},
         "fashion": MODEL | {"batches": batches},
         "text": MODEL,
         "ways": {"image": {way: {"seconds": seconds} for way, seconds in ways.items()}},
@@ -111,6 +112,8 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
         "diffusers UNet" in line and "| 15.0 s | 0.50 s |  | 0.12 s |  | 30 | **4.0** |" in line for line in lines
     )
     assert any("Auto: `Coupled(window=8)`" in line and "| no |" in line for line in lines), "it was not captured"
+    days = "Everything on this page is of 5 November 2026, but for two processes on one GPU (30 October 2026)."
+    assert days in " ".join(lines)
     bars(*new(), tmp_path / "bars.png")
     assert (tmp_path / "bars.png").stat().st_size > 10_000
 
@@ -130,7 +133,7 @@ def test_a_part_that_takes_too_long_leaves_the_others(monkeypatch: pytest.Monkey
     main(["speed", "--no-page", "--out", str(tmp_path), "--parts", "spread", "conditions", "--device", "cpu"])
     found = read(data_path(tmp_path, "speed"))
     assert found["begun"] and "spread took more than 1 s" in found["failed"]["spread"]
-    assert set(found["measured"]) == {"conditions"}
+    assert set(found["measured"]) == set(found["days"]) == {"conditions"}
 
 
 def test_every_part_that_is_measured_has_an_estimate() -> None:

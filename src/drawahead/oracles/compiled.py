@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from drawahead.oracles.tokens import ForwardingOracle, TokenOracle
 
+_PLANAR = (nn.Conv2d, nn.ConvTranspose2d)
 _SIZES = 6  # of batches for each of which a network is compiled by itself; dynamo calls it as it is after eight
 
 
@@ -34,14 +35,14 @@ class Compiled:
         """Why it is not compiled."""
         self._called = False
         self._sizes: set[tuple[int, ...]] = set()
-        self._planar = False
-        """Whether there are convolutions over a plane on a GPU. For batches of any size the compiler does not choose
-        their layout, and turns every answer around: the image's network then takes longer than as it is."""
-        for module in networks(function, set()):
-            if any(weight.is_cuda for weight in module.parameters()):
-                lay_out(module)
-                self._planar |= any(isinstance(part, nn.Conv2d | nn.ConvTranspose2d) for part in module.modules())
-        self._fast, self._fixed = torch.compile(_alone(function)), torch.compile(_alone(function), dynamic=False)
+        on_gpu = [module for module in networks(function, set()) if any(w.is_cuda for w in module.parameters())]
+        for module in on_gpu:
+            lay_out(module)
+        self._planar = any(isinstance(part, _PLANAR) for module in on_gpu for part in module.modules())
+        """Whether there are convolutions over a plane. For batches of any size the compiler does not choose their
+        layout, and turns every answer around: the image's network then takes hardly less time than as it is."""
+        self._fast = torch.compile(_alone(function))
+        self._fixed = torch.compile(_alone(function), dynamic=False) if self._planar else self._fast
 
     def captured_parts(self) -> dict[str, Any]:
         return {"function": self.function}
@@ -119,7 +120,7 @@ def networks(part: Any, met: set[int]) -> Iterator[nn.Module]:
 def lay_out(module: nn.Module) -> None:
     """Lay the weights of convolutions out with channels last, in place."""
     for part in module.modules():
-        if isinstance(part, nn.Conv1d | nn.ConvTranspose1d | nn.Conv2d | nn.ConvTranspose2d):
+        if isinstance(part, (nn.Conv1d, nn.ConvTranspose1d, *_PLANAR)):
             part.weight.data = part.weight.data.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
