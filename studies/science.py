@@ -207,10 +207,14 @@ def measure(arguments: argparse.Namespace, watch: Watch) -> Data:
     return data | stamp.made()
 
 
+def _per_query(row: Numbers) -> float:
+    return float(row["seconds"] / row["queries_per_sample"])
+
+
 def values(data: Data | None) -> dict[str, str | None]:
     """What the section says; nothing before it was measured."""
     if data is None:
-        names = "gpu versions laws halves speeds best emulated draws law_seconds law_rounds figure"
+        names = "gpu versions laws halves speeds best most emulated draws law_seconds law_rounds figure"
         return dict.fromkeys(names.split())
     lines = []
     for row in data["laws"]:
@@ -229,8 +233,10 @@ def values(data: Data | None) -> dict[str, str | None]:
     first = data["laws"][0]
     many = [row for row in data["rows"] if row["precision"].startswith("float16") and row["draws"] == 200]
     best = [min((row[side]["seconds"] for row in many), default=1.0) for side in ("sequential", "drawahead")]
+    full = next((row for row in data["rows"] if (row["precision"], row["draws"]) == ("float32", DRAWS)), None)
     return {
         "best": f"{best[0] / best[1]:.1f}",
+        "most": None if full is None else f"{_per_query(full['sequential']) / _per_query(full['drawahead']):.2f}",
         "gpu": data["machine"],
         "figure": "figures/science.png",
         "versions": origin(data, "science")["versions"],
