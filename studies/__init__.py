@@ -11,7 +11,7 @@ STUDIES = {
     "matchings": ("studies.matchings", "rounds of domino tilings against the size of the board (4 minutes)"),
     "rtk": ("studies.rtk.study", "reverse transition kernels and DDPM against calls (17 minutes)"),
     "ardiffusion": ("studies.ardiffusion.study", "auto-regressive beside joint diffusion, and its bound (94 minutes)"),
-    "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (12 minutes, a GPU)"),
+    "speed": ("studies.speed.study", "seconds of the shipped networks, in parallel and one by one (14 minutes, a GPU)"),
     "policies": ("studies.policies", "milliseconds of a robot policy's action chunk (8 minutes, a GPU)"),
     "emoji": ("studies.emoji", "milliseconds of pictures from words, by scheduler and steps (4 minutes, a GPU)"),
     "science": (

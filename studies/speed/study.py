@@ -1,6 +1,6 @@
 """Seconds on a GPU: the shipped networks, drawn in parallel rounds and one step at a time, in the same run.
 
-    python -m studies speed --no-page --out FOLDER    # measure: one GPU, about twelve minutes
+    python -m studies speed --no-page --out FOLDER    # measure: one GPU, about fourteen minutes
     make bench STUDY=speed OPTIONS=--page             # docs/speed.md and its figure, and the numbers of `proteins`
 
 torch, numpy and safetensors will do to measure; `policy` and `pipeline` also need diffusers. `--parts` names what is
