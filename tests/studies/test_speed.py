@@ -112,7 +112,7 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
         "diffusers UNet" in line and "| 15.0 s | 0.50 s |  | 0.12 s |  | 30 | **4.0** |" in line for line in lines
     )
     assert any("Auto: `Coupled(window=8)`" in line and "| no |" in line for line in lines), "it was not captured"
-    days = "Everything on this page is of 5 November 2026, but for two processes on one GPU (30 October 2026)."
+    days = "The tables are of 5 November 2026, but for two processes on one GPU (30 October 2026);"
     assert days in " ".join(lines)
     bars(*new(), tmp_path / "bars.png")
     assert (tmp_path / "bars.png").stat().st_size > 10_000

@@ -123,7 +123,7 @@ class Layer(nn.Module, abc.ABC):
         """Keys and values (r, slots, 2, heads, size) of the first tokens go to these rows and slots (r, s); all attend
         to what is there, but for what is `hidden` (r, 1, tokens, slots)."""
         qkv = self._unturned(x)
-        turned(qkv[:, :, :2], turn, out=qkv[:, :, :2])
+        turned(qkv[:, :, :2], turn, out=qkv[:, :, :2])  # in place, so that keys stay beside values
         kept[where] = qkv[:, : where[1].shape[1], 1:]
         q, k, v = (part.transpose(1, 2) for part in (qkv[:, :, 0], *kept.unbind(2)))
         return self.added(x, scaled_dot_product_attention(q, k, v, attn_mask=hidden))
